@@ -1,0 +1,56 @@
+// siamese eval CHECKPOINT [--data FILE]
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "cli/common.h"
+#include "data/source.h"
+#include "train/lm_task.h"
+#include "util/error.h"
+
+namespace siamese::cli {
+namespace {
+
+struct Options : RunOptions {
+  std::string checkpoint, data, dtype = "text";
+  int64_t batches = 0, problems = 1000;
+  bool ema = false;
+};
+
+void run(const Options& o) {
+  const LoadedModel loaded = load_model(o.checkpoint, o.apply(), o.ema);
+  const Recipe& recipe = loaded.recipe;
+  const int64_t length = recipe.train.sequence_length;
+  std::unique_ptr<Source> source;
+  if (o.data.empty()) {
+    source = make_source(recipe.data, length, static_cast<uint64_t>(recipe.train.seed));
+  } else {
+    source = make_validation_source(o.data, o.dtype, length);
+  }
+  if (source->vocab_size() > recipe.model.vocab_size)
+    fail("{}: needs a vocabulary of {}, the model has {}", o.data, source->vocab_size(), recipe.model.vocab_size);
+  source->set_vocab_size(recipe.model.vocab_size);
+  fmt::print("checkpoint {} (step {}), {}\n", loaded.checkpoint, loaded.step, source->describe());
+  std::fflush(stdout);
+  const EvalMetrics m =
+      evaluate_lm(*loaded.model, *source, recipe.data, length, recipe.train.micro_batch_size, o.batches, o.problems);
+  for (const auto& [name, value] : m) fmt::print("{:<16} {:.6g}\n", name == "accuracy" ? "exact_match" : name, value);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand("eval", "Loss, perplexity, bits per byte and exact match of a checkpoint");
+  sub->add_option("checkpoint", o->checkpoint, "a checkpoint or a run folder (its newest checkpoint)")->required();
+  sub->add_option("--data", o->data, "a file instead of the run's own validation data");
+  sub->add_option("--dtype", o->dtype, "what --data holds: text, uint16 or uint32")->capture_default_str()->check(CLI::IsMember({"text", "uint16", "uint32"}));
+  sub->add_option("--batches", o->batches, "validation batches (0: all)")->capture_default_str()->check(CLI::NonNegativeNumber);
+  sub->add_option("--problems", o->problems, "held-out problems for exact match")->capture_default_str()->check(CLI::NonNegativeNumber);
+  sub->add_flag("--ema", o->ema, "use the averaged weights");
+  o->add_to(sub);
+  sub->footer("Example:\n  siamese eval runs/tiny --data other_book.txt");
+  sub->callback([o] { run(*o); });
+}
+
+}  // namespace siamese::cli

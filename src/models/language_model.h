@@ -1,0 +1,69 @@
+// The dense language model (OLMo's sequential block) over any residual scheme.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/attention.h"
+#include "nn/feed_forward.h"
+#include "nn/params.h"
+#include "nn/rope.h"
+#include "recipe/recipe.h"
+#include "residual/scheme.h"
+
+namespace siamese {
+
+struct ModelOptions {
+  at::ScalarType dtype = at::kFloat;
+  at::ScalarType stream_dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  bool recompute_blocks = false;
+};
+
+struct LmLoss {
+  at::Tensor total;          // what is differentiated: ce + z_weight · mean logsumexp²
+  at::Tensor ce;             // mean cross entropy
+};
+
+class LanguageModel {
+ public:
+  /// Parameters are allocated, not filled: call `params().initialise(seed)` or load weights.
+  LanguageModel(const ModelConfig& config, const ModelOptions& options);
+  LanguageModel(const LanguageModel&) = delete;
+  LanguageModel& operator=(const LanguageModel&) = delete;
+
+  Params& params() { return params_; }
+  const Params& params() const { return params_; }
+  const ModelConfig& config() const { return config_; }
+
+  /// ids [B, T] -> what the head sees [B, T, d].
+  at::Tensor hidden(const at::Tensor& ids, const Forward& forward) const;
+  at::Tensor logits(const at::Tensor& hidden) const;
+  /// Mean next-token loss of ids [B, T+1]; targets equal to `ignore` do not count.
+  LmLoss loss(const at::Tensor& ids, const Forward& forward, double z_weight = 0.0, int64_t ignore = -100) const;
+
+  KvCache make_cache(int64_t batch, int64_t capacity) const;
+
+ private:
+  struct Block {
+    Attention attention;
+    FeedForward feed_forward;
+    std::vector<at::Tensor> params;
+  };
+  void add_block(int l, const SchemeContext& context);
+  Streams run_block(const Block& block, int l, Streams streams, const Forward& forward) const;
+  Streams sublayer(const Block& block, const Site& site, Streams streams, const Forward& forward) const;
+
+  ModelConfig config_;
+  ModelOptions options_;
+  Params params_;
+  Rope rope_;
+  std::unique_ptr<Scheme> scheme_;
+  at::Tensor embedding_, head_;
+  std::vector<Block> blocks_;
+};
+
+/// [B, T] numbers of the documents in ids: a new one begins after each `eos`.
+at::Tensor document_numbers(const at::Tensor& ids, int64_t eos);
+
+}  // namespace siamese

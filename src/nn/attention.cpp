@@ -1,0 +1,70 @@
+#include "nn/attention.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace siamese {
+namespace {
+
+/// A norm over the last dimension: per head, or over the whole projection (heads flattened) when the gain is that wide.
+at::Tensor head_norm(const at::Tensor& t, const Norm& norm, bool fused) {
+  if (!norm.on) return t;
+  if (norm.gain.defined() && norm.gain.size(0) != t.size(-1))
+    return apply_norm(t.flatten(-2), norm, t.scalar_type(), fused).view(t.sizes());
+  return apply_norm(t, norm, t.scalar_type(), fused);
+}
+
+/// [B, 1, T, T] true where a token may look: not ahead, and inside its own document.
+at::Tensor document_mask(const at::Tensor& documents) {
+  const int64_t t = documents.size(1);
+  const at::Tensor causal = at::ones({t, t}, documents.options().dtype(at::kBool)).tril();
+  return ((documents.unsqueeze(2) == documents.unsqueeze(1)) & causal).unsqueeze(1);
+}
+
+}  // namespace
+
+at::Tensor Attention::operator()(const at::Tensor& h, const Forward& forward) const {
+  const int64_t b = h.size(0), t = h.size(1);
+  const at::Tensor all = qkv(h).view({b, t, heads + 2 * kv_heads, head_dim});
+  at::Tensor q = all.slice(2, 0, heads), k = all.slice(2, heads, heads + kv_heads), v = all.slice(2, heads + kv_heads);
+  q = head_norm(q, q_norm, fused);
+  k = head_norm(k, k_norm, fused);
+  v = head_norm(v, v_norm, fused);
+  const int64_t first = forward.cache != nullptr ? forward.cache->length : 0;
+  q = (*rope)(q, first).transpose(1, 2);
+  k = (*rope)(k, first).transpose(1, 2);
+  v = v.transpose(1, 2);
+  if (forward.cache != nullptr) {
+    at::Tensor &ck = forward.cache->k[static_cast<size_t>(block)], &cv = forward.cache->v[static_cast<size_t>(block)];
+    ck.slice(2, first, first + t).copy_(k);
+    cv.slice(2, first, first + t).copy_(v);
+    k = ck.slice(2, 0, first + t);
+    v = cv.slice(2, 0, first + t);
+  }
+  if (kv_heads != heads) {  // each key head serves heads/kv_heads neighbouring query heads
+    k = k.repeat_interleave(heads / kv_heads, 1);
+    v = v.repeat_interleave(heads / kv_heads, 1);
+  }
+  return out(attend(q, k, v, forward).transpose(1, 2).reshape({b, t, heads * head_dim}));
+}
+
+at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Forward& forward) const {
+  const int64_t t = q.size(2), past = k.size(2) - t;
+  const bool drop = forward.training && dropout > 0;
+  if (!drop && !forward.documents.defined() && (past == 0 || t == 1))
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/past == 0 && t > 1);
+  const at::Tensor mask = forward.documents.defined()
+                              ? document_mask(forward.documents)
+                              : at::ones({t, past + t}, q.options().dtype(at::kBool)).tril(past);
+  if (!drop) return at::scaled_dot_product_attention(q, k, v, mask);
+  // Dropout on the probabilities: the plain path, softmax in fp32 or better.
+  const auto exact = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor scores = at::matmul(q, k.transpose(-1, -2)).to(exact) * (1.0 / std::sqrt(static_cast<double>(head_dim)));
+  scores = scores.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity());
+  at::Tensor p = at::softmax(scores, -1).to(q.scalar_type());
+  p = siamese::dropout(p, dropout, forward.draw(p, kAttentionDropout, block));
+  return at::matmul(p, v);
+}
+
+}  // namespace siamese

@@ -1,0 +1,17 @@
+// The feed-forward sub-layer: SwiGLU (first half · silu(second half)) or GELU.
+#pragma once
+
+#include "nn/linear.h"
+
+namespace siamese {
+
+enum class Activation { swiglu, gelu };
+
+struct FeedForward {
+  Activation activation = Activation::swiglu;
+  Linear in, out;
+
+  at::Tensor operator()(const at::Tensor& h) const;
+};
+
+}  // namespace siamese

@@ -1,0 +1,40 @@
+// What a forward pass needs besides tensors: whether it trains, which random numbers it draws, a cache, a probe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops/random.h"
+#include "util/philox.h"
+
+namespace siamese {
+
+/// Keys and values of the tokens seen so far, per block: [B, kv heads, capacity, head size], `length` of them filled.
+struct KvCache {
+  std::vector<at::Tensor> k, v;
+  int64_t length = 0;
+};
+
+struct Forward {
+  bool training = false;
+  int64_t seed = 0, step = 0;
+  int64_t row = 0;                 // number of the first row in the global batch: random numbers are per global row
+  at::Tensor documents;            // [B, T] document numbers for masking; undefined: one document a row
+  KvCache* cache = nullptr;        // generation: append to it and attend to it
+  /// Called with a name and every intermediate of note; used to find the first tensor that went bad.
+  std::function<void(const std::string&, const at::Tensor&)> probe;
+
+  void see(const std::string& name, const at::Tensor& t) const {
+    if (probe) probe(name, t);
+  }
+  /// The draw for dropout on `x` [B, ...] at a site.
+  Draw draw(const at::Tensor& x, RandomSite site, int64_t index) const {
+    const int64_t per_row = x.size(0) > 0 ? x.numel() / x.size(0) : 0;
+    return {seed, step, site_at(site, static_cast<uint32_t>(index)), row * per_row};
+  }
+};
+
+}  // namespace siamese

@@ -1,0 +1,59 @@
+// A model's parameters: named leaf tensors in a fixed order, each with its way of starting and its optimizer group.
+// Names are those of the golden files and of our checkpoints.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace siamese {
+
+enum class ParamKind { matrix, embedding, norm, other };  // decides weight decay (train/optimizer)
+
+/// constant: `value` everywhere. normal: truncated normal of standard deviation `value`, cut at `cutoff` deviations.
+/// diagonal: `value` on the diagonal, `cutoff` off it. one_hot: 1 at index `value`, else 0.
+struct InitSpec {
+  enum Kind { constant, normal, diagonal, one_hot } kind = constant;
+  double value = 0;
+  double cutoff = 0;
+  /// normal: rows from `split` on use `split_scale` times the deviation (deepnorm's value rows of the fused QKV).
+  int64_t split = -1;
+  double split_scale = 1;
+};
+
+struct Parameter {
+  std::string name;
+  at::Tensor value;
+  ParamKind kind;
+  InitSpec init;
+};
+
+class Params {
+ public:
+  Params(at::ScalarType dtype, at::Device device) : options_(at::TensorOptions().dtype(dtype).device(device)) {}
+
+  /// Adds a parameter; its memory is not filled until `initialise`. Returns a handle to the same tensor.
+  at::Tensor add(const std::string& name, at::IntArrayRef shape, ParamKind kind, const InitSpec& init);
+
+  /// Fills every parameter from the seed. A value depends on the parameter's name, not on its place, so that two
+  /// schemes start with the same projections. Drawn in fp32 and rounded once.
+  void initialise(int64_t seed);
+
+  const std::vector<Parameter>& all() const { return all_; }
+  /// Throws Error with the nearest name when there is none.
+  const Parameter& at(const std::string& name) const;
+  bool has(const std::string& name) const;
+  /// Handles of all parameters whose name starts with `prefix`.
+  std::vector<at::Tensor> with_prefix(const std::string& prefix) const;
+  int64_t count() const;
+  at::ScalarType dtype() const { return options_.dtype().toScalarType(); }
+  at::Device device() const { return options_.device(); }
+
+ private:
+  at::TensorOptions options_;
+  std::vector<Parameter> all_;
+};
+
+}  // namespace siamese

@@ -1,0 +1,43 @@
+// The stream step as an operator: write a sub-layer's output into the residual streams and read the next one's input,
+// fused (kernels/stream_step.h has the formulas) or by plain LibTorch operations. Both compute the same function.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace siamese {
+
+enum class NormKind { rms, layer };
+
+/// A norm that exists (`on`) with optional gain and bias [d].
+struct Norm {
+  bool on = false;
+  NormKind kind = NormKind::rms;
+  double eps = 1e-5;
+  at::Tensor gain, bias;
+};
+
+/// Undefined tensors and norms that are off are absent; see the formulas.
+struct StreamStepInput {
+  at::Tensor x, y;  // streams [..., d] before the write
+  at::Tensor r;     // the sub-layer's output
+  double a = 1.0;   // what r is multiplied with on x
+  Norm norm_x, norm_y, norm_in;
+  at::Tensor c1;                               // [d]
+  at::ScalarType dtype = at::kFloat;           // of z
+};
+
+struct StreamStepOutput {
+  at::Tensor z, x, y;
+};
+
+/// Whether the fused operator covers this input (device and types); otherwise use `stream_step_plain`.
+bool stream_step_fusable(const StreamStepInput& in);
+StreamStepOutput stream_step(const StreamStepInput& in);
+StreamStepOutput stream_step_plain(const StreamStepInput& in);
+
+/// N(x) in type `dtype`, statistics in fp32 (fp64 for fp64).
+at::Tensor norm_plain(const at::Tensor& x, const Norm& norm, at::ScalarType dtype);
+/// The same, fused where possible.
+at::Tensor apply_norm(const at::Tensor& x, const Norm& norm, at::ScalarType dtype, bool fused = true);
+
+}  // namespace siamese

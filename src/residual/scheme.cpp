@@ -1,0 +1,108 @@
+#include "residual/scheme.h"
+
+#include <ATen/ATen.h>
+
+#include "util/error.h"
+
+namespace siamese {
+
+std::vector<at::Tensor> Streams::flatten() const {
+  std::vector<at::Tensor> tensors = s;
+  for (const at::Tensor& t : {pending.r, pending.gate, pending.row_scale})
+    if (t.defined()) tensors.push_back(t);
+  return tensors;
+}
+
+Streams Streams::unflatten(const Streams& like, const std::vector<at::Tensor>& tensors) {
+  Streams out = like;
+  size_t i = 0;
+  for (at::Tensor& t : out.s) t = tensors.at(i++);
+  for (at::Tensor* t : {&out.pending.r, &out.pending.gate, &out.pending.row_scale})
+    if (t->defined()) *t = tensors.at(i++);
+  return out;
+}
+
+Streams Streams::skeleton() const {
+  return unflatten(*this, std::vector<at::Tensor>(flatten().size(), at::empty({0})));
+}
+
+Norm SchemeContext::norm(const std::string& name, int64_t width) const {
+  Norm n{true, config.norm == "layer" ? NormKind::layer : NormKind::rms, config.norm_eps, {}, {}};
+  const int64_t d = width > 0 ? width : config.d_model;
+  if (config.norm_affine)
+    n.gain = params.add("transformer." + name + ".weight", {d}, ParamKind::norm, {InitSpec::constant, 1.0});
+  if (config.norm_affine && config.norm_bias)
+    n.bias = params.add("transformer." + name + ".bias", {d}, ParamKind::norm, {InitSpec::constant, 0.0});
+  return n;
+}
+
+Norm SchemeContext::input_norm(const std::string& name) const {
+  if (input_affine) return norm(name);
+  return {true, NormKind::layer, config.norm_eps, {}, {}};
+}
+
+std::vector<Norm> SchemeContext::norms(const std::string& suffix, bool input) const {
+  std::vector<Norm> all;
+  for (int k = 0; k < 2 * blocks(); ++k) {
+    const std::string name = block_name({k}, (k % 2 == 0 ? "attn_" : "ff_") + suffix);
+    all.push_back(input ? input_norm(name) : norm(name));
+  }
+  return all;
+}
+
+std::string SchemeContext::block_name(const Site& site, const std::string& suffix) {
+  return fmt::format("blocks.{}.{}", site.block(), suffix);
+}
+
+Scheme::Scheme(const SchemeContext& context)
+    : config_(context.config),
+      blocks_(context.blocks()),
+      fused_(context.config.fused),
+      final_norm_(context.final_norm),
+      dtype_(context.params.dtype()),
+      stream_dtype_(context.stream_dtype) {}
+
+Streams Scheme::start(const at::Tensor& embedding) const {
+  Streams streams;
+  streams.s = {embedding.to(stream_dtype_)};
+  return streams;
+}
+
+Streams Scheme::write(Streams streams, Update update, const Site& site) const {
+  if (streams.pending.r.defined()) streams = settle(std::move(streams));
+  streams.pending = std::move(update);
+  streams.site = site;
+  return streams;
+}
+
+at::Tensor Scheme::rows(const at::Tensor& r, const at::Tensor& row_scale) {
+  if (!row_scale.defined()) return r;
+  std::vector<int64_t> shape(static_cast<size_t>(r.dim()), 1);
+  shape[0] = row_scale.size(0);
+  return r * row_scale.to(r.scalar_type()).view(shape);
+}
+
+Streams Scheme::settle(Streams streams) const {
+  if (!streams.pending.r.defined()) return streams;
+  const Update update = std::exchange(streams.pending, {});
+  const at::Tensor r = update.gate.defined() ? update.r * update.gate.unsqueeze(1) : update.r;
+  return apply(std::move(streams), r, update.row_scale, streams.site);
+}
+
+at::Tensor Scheme::modulate(const at::Tensor& z, const Modulation& m) {
+  at::Tensor out = z;
+  if (m.scale.defined()) out = out * (1 + m.scale.unsqueeze(1));
+  if (m.shift.defined()) out = out + m.shift.unsqueeze(1);
+  return out;
+}
+
+StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams) const {
+  const Update& update = streams.pending;
+  in.dtype = dtype_;
+  in.r = update.r;
+  if (in.r.defined() && update.gate.defined()) in.r = in.r * update.gate.unsqueeze(1);
+  if (in.r.defined()) in.r = rows(in.r, update.row_scale);
+  return fused_ && stream_step_fusable(in) ? stream_step(in) : stream_step_plain(in);
+}
+
+}  // namespace siamese

@@ -1,0 +1,55 @@
+// The language model as a training task.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/loader.h"
+#include "data/source.h"
+#include "models/language_model.h"
+#include "recipe/recipe.h"
+#include "train/task.h"
+
+namespace siamese {
+
+/// Loss, perplexity, bits per byte (byte sources) and exact match (sources with problems) of a model on a source.
+/// `batches` 0: all windows.
+EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const DataConfig& data, int64_t sequence_length,
+                        int64_t batch_size, int64_t batches, int64_t problems);
+
+/// The model of a recipe whose vocabulary is settled.
+std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device);
+/// Settles model.vocab_size from the data or checks it against the data.
+void settle_vocabulary(Recipe& recipe, Source& source);
+/// Parameters by part: embedding, attention, feed-forward, norms, the scheme's own, head.
+std::string parameter_table(const Params& params);
+
+class LmTask final : public Task {
+ public:
+  /// `recipe` is completed by the data's vocabulary.
+  LmTask(Recipe& recipe, at::Device device);
+
+  Params& params() override { return model_->params(); }
+  const Params& params() const override { return model_->params(); }
+  std::string describe() const override;
+  int64_t tokens_per_step() const override { return recipe_.train.batch_size * recipe_.train.sequence_length; }
+  double activation_bytes() const override;
+  void start(int64_t step) override;
+  double accumulate(int64_t step, const std::function<void()>& collect) override;
+  double waited() const override { return loader_ ? loader_->waited() : 0.0; }
+  EvalMetrics evaluate() const override;
+  std::string first_bad_value() const override;
+
+ private:
+  Forward forward_of(int64_t step, int64_t row, const at::Tensor& ids) const;
+  at::Tensor micro_batch(int64_t index) const;
+
+  Recipe recipe_;
+  at::Device device_;
+  std::unique_ptr<Source> source_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Loader> loader_;
+  Batch batch_;
+};
+
+}  // namespace siamese

@@ -1,0 +1,37 @@
+// metrics.jsonl: a line a step, evaluations as lines of their own.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace siamese {
+
+struct StepMetrics {
+  int64_t step = 0;  // 1-based: steps done
+  double loss = 0, lr = 0, grad_norm = 0;
+  int64_t tokens = 0;
+  double tokens_per_s = 0;
+};
+
+/// Values of an evaluation by name, "validation_loss" first.
+using EvalMetrics = std::vector<std::pair<std::string, double>>;
+
+class MetricsFile {
+ public:
+  /// Appends to `path`; with `keep_through` ≥ 0 first cuts away every line of a later step and a broken last line, so
+  /// that each step stands once after resuming.
+  MetricsFile(const std::string& path, int64_t keep_through);
+  void write(const StepMetrics& m);
+  void write(int64_t step, const EvalMetrics& m);
+
+ private:
+  void line(const std::string& text);
+  std::string path_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+};
+
+}  // namespace siamese

@@ -1,0 +1,141 @@
+#include "train/optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace siamese {
+
+Optimizer::Optimizer(const Params& params, const TrainConfig& train) : train_(train) {
+  const at::NoGradGuard no_grad;
+  for (const Parameter& p : params.all()) {
+    Slot s;
+    s.parameter = p;
+    const bool low = p.value.scalar_type() == at::kBFloat16;
+    s.master = low ? p.value.detach().to(at::kFloat) : p.value;
+    s.m = at::zeros_like(s.master.detach());
+    s.v = at::zeros_like(s.m);
+    s.step = at::zeros({}, s.m.options().dtype(at::kFloat));
+    if (train.ema > 0) s.average = s.master.detach().clone();
+    slots_.push_back(std::move(s));
+  }
+}
+
+bool Optimizer::decays(const Parameter& p) const {
+  switch (p.kind) {
+    case ParamKind::matrix: return true;
+    case ParamKind::embedding: return train_.decay_embeddings;
+    case ParamKind::norm: return train_.decay_norms;
+    case ParamKind::other: return false;
+  }
+  return false;
+}
+
+void Optimizer::collect() {
+  const at::NoGradGuard no_grad;
+  for (Slot& s : slots_) {
+    at::Tensor g = s.parameter.value.grad();
+    if (!g.defined()) continue;
+    s.parameter.value.mutable_grad().reset();
+    if (g.scalar_type() != s.m.scalar_type()) g = g.to(s.m.scalar_type());
+    // The first gradient is taken over as it is; it may be shared or strided, later sums write into it.
+    if (!s.gradient.defined()) {
+      s.gradient = g.is_contiguous() && g.use_count() == 1 ? g : g.clone(at::MemoryFormat::Contiguous);
+    } else {
+      s.gradient.add_(g);
+    }
+  }
+}
+
+double Optimizer::clip() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> all;
+  for (const Slot& s : slots_)
+    if (s.gradient.defined()) all.push_back(s.gradient);
+  if (all.empty()) return 0.0;
+  const std::vector<at::Tensor> norms = at::_foreach_norm(all, 2);
+  const double norm = at::stack(norms).to(at::kDouble).norm().item<double>();
+  if (train_.clip > 0 && std::isfinite(norm) && norm > train_.clip) at::_foreach_mul_(all, train_.clip / (norm + 1e-6));
+  return norm;
+}
+
+void Optimizer::update(double lr, int64_t step) {
+  const at::NoGradGuard no_grad;
+  for (const bool decayed : {true, false}) {
+    std::vector<at::Tensor> p, g, m, v, steps;
+    for (Slot& s : slots_) {
+      if (decays(s.parameter) != decayed) continue;
+      if (!s.gradient.defined()) s.gradient = at::zeros_like(s.m);
+      s.step.fill_(static_cast<double>(step));
+      p.push_back(s.master), g.push_back(s.gradient), m.push_back(s.m), v.push_back(s.v), steps.push_back(s.step);
+    }
+    if (p.empty()) continue;
+    at::_fused_adamw_(p, g, m, v, {}, steps, lr, train_.beta1, train_.beta2, decayed ? train_.weight_decay : 0.0, train_.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
+  }
+  for (Slot& s : slots_) {
+    if (!s.master.is_same(s.parameter.value)) s.parameter.value.copy_(s.master);
+    if (s.average.defined()) s.average.lerp_(s.master, 1.0 - train_.ema);
+  }
+  forget();
+}
+
+void Optimizer::forget() {
+  for (Slot& s : slots_) {
+    s.gradient.reset();
+    s.parameter.value.mutable_grad().reset();
+  }
+}
+
+std::string Optimizer::first_bad_gradient() const {
+  // Backward runs from the end of the network: the last parameter in order met the bad value first.
+  for (auto s = slots_.rbegin(); s != slots_.rend(); ++s)
+    if (s->gradient.defined() && !at::isfinite(s->gradient).all().item<bool>()) return s->parameter.name;
+  return "";
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors all;
+  for (const Slot& s : slots_) {
+    all.emplace_back("m." + s.parameter.name, s.m);
+    all.emplace_back("v." + s.parameter.name, s.v);
+    if (!s.master.is_same(s.parameter.value)) all.emplace_back("master." + s.parameter.name, s.master);
+  }
+  return all;
+}
+
+NamedTensors Optimizer::average() const {
+  NamedTensors all;
+  for (const Slot& s : slots_)
+    if (s.average.defined()) all.emplace_back(s.parameter.name, s.average);
+  return all;
+}
+
+void Optimizer::adopt_weights() {
+  const at::NoGradGuard no_grad;
+  for (Slot& s : slots_) {
+    if (!s.master.is_same(s.parameter.value)) s.master.copy_(s.parameter.value);
+    if (s.average.defined()) s.average.copy_(s.master);
+  }
+}
+
+int64_t Optimizer::bytes() const {
+  int64_t n = 0;
+  for (const auto& [name, t] : state()) n += static_cast<int64_t>(t.nbytes());
+  return n;
+}
+
+int64_t Optimizer::average_bytes() const {
+  int64_t n = 0;
+  for (const auto& [name, t] : average()) n += static_cast<int64_t>(t.nbytes());
+  return n;
+}
+
+int64_t Optimizer::decayed_count() const {
+  int64_t n = 0;
+  for (const Slot& s : slots_)
+    if (decays(s.parameter)) n += s.parameter.value.numel();
+  return n;
+}
+
+}  // namespace siamese

@@ -1,0 +1,58 @@
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "util/error.h"
+#include "util/files.h"
+
+namespace siamese {
+namespace fs = std::filesystem;
+
+bool RunFolder::holds_run(const std::string& path) {
+  for (const char* name : {"recipe.yaml", "metrics.jsonl", "checkpoints"})
+    if (fs::exists(fs::path(path) / name)) return true;
+  return false;
+}
+
+RunFolder::RunFolder(const std::string& path, OpenMode mode) : path_(path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error || !fs::is_directory(path)) fail("--out {}: {}", path, error ? error.message() : "is not a folder");
+  if (mode == OpenMode::fresh && holds_run(path))
+    fail("--out {}: this folder holds a run; use --resume to continue it or --overwrite to begin anew", path);
+  lock_ = ::open(file(".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (lock_ < 0) fail("{}: {}", file(".lock"), std::strerror(errno));
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_);
+    fail("--out {}: another process trains in this folder", path);
+  }
+  if (mode == OpenMode::overwrite)
+    for (const char* name : {"metrics.jsonl", "checkpoints", "recipe.yaml"}) fs::remove_all(file(name));
+}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void RunFolder::store_recipe(const Recipe& recipe) { write_file_atomic(file("recipe.yaml"), to_yaml(recipe)); }
+
+void require_same_run(const Recipe& now, const std::string& stored_yaml, const std::string& origin) {
+  // Both texts come from to_yaml, so they have the same lines in the same order; a section is an unindented key.
+  std::istringstream a(to_yaml(now)), b(to_yaml(parse_recipe(stored_yaml, origin)));
+  std::string x, y, section;
+  while (std::getline(a, x) && std::getline(b, y)) {
+    if (!x.empty() && x[0] != ' ' && x[0] != '#') section = x.substr(0, x.find(':'));
+    if (x != y && (section == "model" || section == "data"))
+      fail("the recipe differs from the run's in section '{}': '{}' now, '{}' in {}; use another --out for another run", section,
+           x.substr(x.find_first_not_of(' ')), y.substr(y.find_first_not_of(' ')), origin);
+  }
+}
+
+}  // namespace siamese

@@ -1,0 +1,36 @@
+// The folder of a run: recipe.yaml, metrics.jsonl, checkpoints/. One process at a time.
+#pragma once
+
+#include <string>
+
+#include "recipe/recipe.h"
+
+namespace siamese {
+
+enum class OpenMode { fresh, resume, overwrite };
+
+class RunFolder {
+ public:
+  /// fresh: refuses a folder that holds a run. overwrite: removes that run's files and nothing else. resume: keeps them;
+  /// a folder without a run is begun. Throws Error when another process trains in it.
+  RunFolder(const std::string& path, OpenMode mode);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  /// Stores the resolved recipe; when resuming, first checks that model and data are those of `stored`.
+  void store_recipe(const Recipe& recipe);
+
+  static bool holds_run(const std::string& path);
+
+ private:
+  std::string path_;
+  int lock_ = -1;
+};
+
+/// Throws Error naming the first key of model.*, data.* or the optimizer's sizes in which the two differ.
+void require_same_run(const Recipe& now, const std::string& stored_yaml, const std::string& origin);
+
+}  // namespace siamese

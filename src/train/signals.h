@@ -1,0 +1,16 @@
+// SIGINT and SIGTERM ask the loop to finish its step and save; a second one ends the process at once.
+#pragma once
+
+namespace siamese {
+
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  /// The signal that came, or 0.
+  static int received();
+};
+
+}  // namespace siamese

@@ -1,0 +1,35 @@
+// What the training loop needs of a model and its data; one implementation a model family.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "nn/params.h"
+#include "train/metrics.h"
+
+namespace siamese {
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual Params& params() = 0;
+  virtual const Params& params() const = 0;
+  /// Start-up print: the model by part, the data.
+  virtual std::string describe() const = 0;
+  virtual int64_t tokens_per_step() const = 0;
+  /// Bytes of activations one micro-batch keeps for its backward pass, estimated from the sizes.
+  virtual double activation_bytes() const = 0;
+
+  /// Begins to prepare data from `step` (0-based) on.
+  virtual void start(int64_t step) = 0;
+  /// Forward and backward over the batch of `step`, micro-batch by micro-batch; `collect` is called after each backward.
+  /// Returns the mean loss.
+  virtual double accumulate(int64_t step, const std::function<void()>& collect) = 0;
+  /// Seconds spent waiting for data since `start`.
+  virtual double waited() const = 0;
+  virtual EvalMetrics evaluate() const = 0;
+  /// The first intermediate of the forward pass of the last `accumulate` that is not finite, or "".
+  virtual std::string first_bad_value() const = 0;
+};
+
+}  // namespace siamese

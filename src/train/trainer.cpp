@@ -1,0 +1,197 @@
+#include "train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "train/checkpoint.h"
+#include "train/lm_task.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
+#include "train/signals.h"
+#include "util/error.h"
+#include "util/progress.h"
+#include "util/text.h"
+
+namespace siamese {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class Trainer {
+ public:
+  explicit Trainer(const TrainRequest& request)
+      : request_(request), recipe_(request.recipe), folder_(request.out, request.mode), task_(recipe_, request.device) {
+    begin();
+  }
+
+  TrainResult run();
+
+ private:
+  void begin();
+  void print_start() const;
+  void step(int64_t s);
+  void evaluate(int64_t done);
+  void save(int64_t done, bool with_evaluation);
+  [[noreturn]] void stop_on_bad_value(int64_t s, const char* what) const;
+
+  const TrainRequest request_;
+  Recipe recipe_;
+  RunFolder folder_;
+  LmTask task_;
+  std::optional<Optimizer> optimizer_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<Progress> progress_;
+  int64_t first_ = 0;  // steps done before this process
+  int64_t evaluated_at_ = -1, saved_at_ = -1;
+  double validation_loss_ = 0, begun_ = 0;
+  std::vector<double> speeds_;
+  TrainResult result_;
+};
+
+/// Fills the weights from the seed, from a checkpoint to resume, or from another run's weights.
+void Trainer::begin() {
+  const bool resume = request_.mode == OpenMode::resume;
+  std::optional<Checkpoint> from;
+  if (resume && !request_.from.empty()) {
+    from = find_checkpoint(request_.from);
+  } else if (resume && !list_checkpoints(folder_.path()).empty()) {
+    from = find_checkpoint(folder_.path());
+  }
+  task_.params().initialise(recipe_.train.seed);
+  optimizer_.emplace(task_.params(), recipe_.train);
+  if (from) {
+    require_same_run(recipe_, from->state().recipe, from->folder());
+    load_tensors(from->open("model.safetensors"), named(task_.params()));
+    load_tensors(from->open("optimizer.safetensors"), optimizer_->state());
+    if (const NamedTensors average = optimizer_->average(); !average.empty()) load_tensors(from->open("ema.safetensors"), average);
+    first_ = saved_at_ = from->state().step;
+    // Newer checkpoints than the chosen one belong to a future that is about to be rewritten.
+    for (const std::string& other : list_checkpoints(folder_.path()))
+      if (std::filesystem::path(other).filename() > std::filesystem::path(from->folder()).lexically_normal().filename())
+        std::filesystem::rename(other, other + ".set-aside");
+  } else if (!request_.init_from.empty()) {
+    load_tensors(find_checkpoint(request_.init_from).open("model.safetensors"), named(task_.params()));
+    optimizer_->adopt_weights();
+  }
+  folder_.store_recipe(recipe_);
+  metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
+  print_start();
+  if (from) fmt::print("resume  from {} at step {}\n", from->folder(), first_);
+  std::fflush(stdout);
+}
+
+void Trainer::print_start() const {
+  double parameters = 0;
+  for (const Parameter& p : task_.params().all()) parameters += static_cast<double>(p.value.nbytes());
+  const double optimizer = static_cast<double>(optimizer_->bytes()), average = static_cast<double>(optimizer_->average_bytes());
+  const double gradients = 4.0 * static_cast<double>(task_.params().count()), activations = task_.activation_bytes();
+  fmt::print("{}", task_.describe());
+  fmt::print("memory  parameters {}, gradients {}, optimizer {}{}, activations about {}; together about {}\n", human_bytes(parameters),
+             human_bytes(gradients), human_bytes(optimizer), average > 0 ? ", averaged weights " + human_bytes(average) : "",
+             human_bytes(activations), human_bytes(parameters + gradients + optimizer + average + activations));
+  fmt::print("device  {}, {} threads; run folder {}\n", request_.device.str(), at::get_num_threads(), folder_.path());
+}
+
+void Trainer::step(int64_t s) {
+  const double t0 = now();
+  StepMetrics m;
+  m.loss = task_.accumulate(s, [&] { optimizer_->collect(); });
+  if (!std::isfinite(m.loss)) stop_on_bad_value(s, "the loss");
+  m.grad_norm = optimizer_->clip();
+  if (!std::isfinite(m.grad_norm)) stop_on_bad_value(s, "the gradient norm");
+  m.lr = learning_rate(recipe_.train, s);
+  optimizer_->update(m.lr, s + 1);
+  const double seconds = now() - t0;
+  m.step = s + 1;
+  m.tokens = (s + 1) * task_.tokens_per_step();
+  m.tokens_per_s = static_cast<double>(task_.tokens_per_step()) / seconds;
+  metrics_->write(m);
+  speeds_.push_back(m.tokens_per_s);
+  result_.loss = m.loss;
+  result_.largest_grad_norm = std::max(result_.largest_grad_norm, m.grad_norm);
+  progress_->update(s + 1, fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  data {:.1f}%", m.loss, m.lr, m.grad_norm,
+                                       human_count(m.tokens_per_s), 100 * task_.waited() / std::max(1e-9, now() - begun_)));
+}
+
+void Trainer::stop_on_bad_value(int64_t s, const char* what) const {
+  std::string culprit;
+  for (const Parameter& p : task_.params().all())
+    if (culprit.empty() && !at::isfinite(p.value).all().item<bool>()) culprit = "parameter " + p.name;
+  if (culprit.empty()) culprit = task_.first_bad_value();
+  if (culprit.empty()) {
+    culprit = optimizer_->first_bad_gradient();
+    if (!culprit.empty()) culprit = "gradient of " + culprit;
+  }
+  const std::vector<std::string> saved = list_checkpoints(folder_.path());
+  fail("step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}. Try a lower train.lr (now {:g}), a longer "
+       "train.warmup_steps (now {}), train.clip (now {:g}), or train.precision float32",
+       s + 1, what, culprit.empty() ? "not found in a second pass" : culprit,
+       saved.empty() ? "" : "; the last checkpoint is " + saved.back(), learning_rate(recipe_.train, s), recipe_.train.warmup_steps,
+       recipe_.train.clip);
+}
+
+void Trainer::evaluate(int64_t done) {
+  if (evaluated_at_ == done) return;
+  const EvalMetrics m = task_.evaluate();
+  metrics_->write(done, m);
+  evaluated_at_ = done;
+  validation_loss_ = m.front().second;
+  std::string text = fmt::format("step {}:", done);
+  for (const auto& [name, value] : m) text += fmt::format(" {} {:.4f}", name, value);
+  progress_->message(text);
+}
+
+void Trainer::save(int64_t done, bool with_evaluation) {
+  if (saved_at_ == done) return;
+  if (with_evaluation) evaluate(done);
+  CheckpointState state{done, done * task_.tokens_per_step(), {}, to_yaml(recipe_)};
+  if (evaluated_at_ == done && std::isfinite(validation_loss_)) state.validation_loss = validation_loss_;
+  save_checkpoint(folder_.path(), state, {named(task_.params()), optimizer_->state(), optimizer_->average()}, recipe_.checkpoint);
+  saved_at_ = done;
+}
+
+TrainResult Trainer::run() {
+  const StopSignals signals;
+  ProgressOptions options;
+  options.terminal = stderr_is_terminal();
+  options.every_seconds = 10;
+  progress_.emplace("train", recipe_.train.steps, options);
+  task_.start(first_);
+  begun_ = now();
+  const auto due = [](int64_t every, int64_t done) { return every > 0 && done % every == 0; };
+  int64_t done = first_;
+  while (done < recipe_.train.steps && StopSignals::received() == 0) {
+    step(done++);
+    if (due(recipe_.eval.every, done)) evaluate(done);
+    if (due(recipe_.checkpoint.every, done) && done < recipe_.train.steps) save(done, true);
+  }
+  result_.signal = done < recipe_.train.steps ? StopSignals::received() : 0;
+  if (done > first_ || saved_at_ < 0) save(done, result_.signal == 0);
+  progress_->finish();
+  result_.step = done;
+  result_.seconds = now() - begun_;
+  result_.data_wait = task_.waited() / std::max(1e-9, result_.seconds);
+  if (!speeds_.empty()) {
+    std::nth_element(speeds_.begin(), speeds_.begin() + static_cast<std::ptrdiff_t>(speeds_.size() / 2), speeds_.end());
+    result_.tokens_per_s = speeds_[speeds_.size() / 2];
+  }
+  if (result_.signal != 0)
+    fmt::print("stopped by signal {} after step {}, saved. Continue with:\n  {}\n", result_.signal, done, request_.resume_command);
+  return result_;
+}
+
+}  // namespace
+
+TrainResult train(const TrainRequest& request) { return Trainer(request).run(); }
+
+}  // namespace siamese
