@@ -7,6 +7,7 @@ file(GLOB SIMD_SOURCES CONFIGURE_DEPENDS src/kernels/*_simd.cpp)
 foreach(level base v3 v4)
   add_library(siamese_kernels_${level} OBJECT ${SIMD_SOURCES})
   target_link_libraries(siamese_kernels_${level} PRIVATE siamese_flags)
+  siamese_cached(siamese_kernels_${level})
   target_compile_definitions(siamese_kernels_${level} PRIVATE SIAMESE_SIMD=${level})
   # Sums may be reordered (that is what vectorising a reduction means); NaN and infinity keep their meaning.
   target_compile_options(siamese_kernels_${level} PRIVATE -O3 -fno-math-errno -fno-trapping-math -fassociative-math
@@ -41,6 +42,7 @@ if(CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_STANDARD 17)  # what CMake 3.25 knows of nvcc 13
   file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/kernels/cuda/*.cu src/ops/cuda/*.cpp)
   add_library(siamese_cuda SHARED ${CUDA_SOURCES})
+  siamese_cached(siamese_cuda)
   target_include_directories(siamese_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   target_link_libraries(siamese_cuda PRIVATE siamese_flags siamese_ops c10_cuda)
   # Products and sums stay apart, so that random numbers are the same as on the CPU.

@@ -1,0 +1,65 @@
+# The newcomer's front door. Every target installs what is missing, builds and runs; nothing else is needed.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+BUILD = cmake --build --preset
+
+.PHONY: help demo build test asan test-gpu bench fuzz format lint clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+build/build.ninja: CMakeLists.txt CMakePresets.json
+	cmake --preset release
+
+build: ## build the executable build/siamese
+	@scripts/setup build
+	@[ -f build/build.ninja ] || cmake --preset release -DSIAMESE_TESTS=OFF
+	@$(BUILD) release -j $(JOBS) --target siamese
+
+demo: build ## train four schemes on a bundled corpus and write demo/report.html
+	@build/siamese compare recipes/demo.yaml --schemes pre,post,hybrid,siamese_hybrid --out demo --overwrite
+
+test: ## build and run all tests on the CPU
+	@scripts/setup test
+	@cmake --preset release -DSIAMESE_TESTS=ON >/dev/null
+	@$(BUILD) release -j $(JOBS)
+	@cd build && ctest --output-on-failure
+
+asan: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/setup test
+	@cmake --preset asan >/dev/null
+	@$(BUILD) asan -j $(JOBS)
+	@scripts/run-asan
+
+test-gpu: ## the tests that need an NVIDIA GPU
+	@scripts/setup test
+	@cmake --preset release -DSIAMESE_TESTS=ON >/dev/null
+	@$(BUILD) release -j $(JOBS)
+	@build/test_core --gtest_filter='*Gpu*' --gtest_brief=1
+	@build/siamese parity tests/golden/*.safetensors --device cuda
+
+bench: ## time the training step against PyTorch and each operator (fetches PyTorch into .venv-bench)
+	@scripts/setup bench
+	@cmake --preset release -DSIAMESE_BENCH=ON >/dev/null
+	@$(BUILD) release -j $(JOBS)
+	@bench/run
+
+FUZZ_SECONDS ?= 600
+fuzz: ## fuzz the safetensors and recipe readers, FUZZ_SECONDS each (600)
+	@scripts/setup fuzz
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+format: ## clang-format everything
+	@scripts/setup format
+	@git ls-files -z '*.cpp' '*.h' '*.cu' | xargs -0 clang-format -i
+
+lint: ## clang-tidy on the code that needs no LibTorch, and format check
+	@scripts/setup lint
+	@scripts/setup format
+	@git ls-files -z '*.cpp' '*.h' '*.cu' | xargs -0 clang-format --dry-run -Werror
+	@[ -f build/compile_commands.json ] || cmake --preset release >/dev/null
+	@clang-tidy --quiet -p build $$(git ls-files 'src/util/*.cpp' 'src/io/*.cpp' 'src/recipe/*.cpp' 'src/data/*.cpp' 'src/report/*.cpp')
+
+clean: ## remove build folders (not .venv)
+	@rm -rf build build-asan build-debug
