@@ -5,10 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "util/error.h"
+
 namespace siamese::cli {
 
 /// What the chosen subcommand returns to the shell.
 inline int exit_status = 0;
+
+/// Arguments that do not go together: exit status 2, as for those that CLI11 refuses.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
 
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);

@@ -30,7 +30,7 @@ struct Row {
   std::string scheme, folder, trouble;  // trouble: why the run stopped early
   TrainResult result;
   RunCurves curves;
-  double validation_loss = NAN, accuracy = NAN, largest_grad_norm = 0;
+  double validation_loss = NAN, accuracy = NAN, exact_match = NAN, largest_grad_norm = 0;
 };
 
 Row train_one(const Options& o, const std::string& scheme, at::Device device) {
@@ -47,29 +47,41 @@ Row train_one(const Options& o, const std::string& scheme, at::Device device) {
   fmt::print("\n== {}\n", scheme);
   try {
     row.result = train(request);
-  } catch (const Error& e) {
-    row.trouble = e.what();  // a scheme that diverges is a result, not a failure of the comparison
+  } catch (const Diverged& e) {
+    row.trouble = e.what();  // a result, not a failure of the comparison
     fmt::print(stderr, "{}: {}\n", scheme, e.what());
-    if (!std::filesystem::exists(row.folder + "/metrics.jsonl")) throw;
   }
-  if (row.result.signal != 0) fail("stopped by signal {}", row.result.signal);
+  if (row.result.signal != 0) return row;
   row.curves = read_run(row.folder, scheme);
   for (const auto& [step, norm] : row.curves.grad_norm) row.largest_grad_norm = std::max(row.largest_grad_norm, norm);
   if (row.trouble.empty() && !row.curves.validation_loss.empty()) row.validation_loss = row.curves.validation_loss.back().second;
   if (row.trouble.empty() && !row.curves.accuracy.empty()) row.accuracy = row.curves.accuracy.back().second;
+  if (row.trouble.empty() && !row.curves.exact_match.empty()) row.exact_match = row.curves.exact_match.back().second;
   return row;
 }
 
+std::string percent(double share) { return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100 * share); }
+
+/// A column or a note that says nothing for any run is left out.
+Table without_empty_columns(Table table) {
+  for (size_t column = table[0].size(); column-- > 0;) {
+    const bool empty = std::all_of(table.begin() + 1, table.end(), [&](const auto& row) { return row[column].empty() || row[column] == "-"; });
+    if (!empty) continue;
+    for (auto& row : table) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+  return table;
+}
+
 Table summary(const std::vector<Row>& rows) {
-  Table table = {{"scheme", "validation loss", "accuracy", "largest gradient norm", "tokens/s", "note"}};
+  Table table = {{"scheme", "validation loss", "accuracy", "exact match", "largest gradient norm", "tokens/s", "note"}};
   for (const Row& r : rows) {
     const bool ok = r.trouble.empty();
     table.push_back({r.scheme, ok ? fmt::format("{:.4f}", r.validation_loss) : "-",
-                     std::isnan(r.accuracy) ? "-" : fmt::format("{:.1f} %", 100 * r.accuracy), fmt::format("{:.2f}", r.largest_grad_norm),
+                     percent(r.accuracy), percent(r.exact_match), fmt::format("{:.2f}", r.largest_grad_norm),
                      ok ? fmt::format("{:.0f}", r.result.tokens_per_s) : "-",
                      ok ? "" : r.trouble.substr(0, r.trouble.find(';'))});
   }
-  return table;
+  return without_empty_columns(table);
 }
 
 /// A few lines by the best model, each from its own prompt.
@@ -108,13 +120,20 @@ void run(const Options& o) {
   const std::vector<std::string> names = split(o.schemes, ',');
   if (names.empty()) fail("--schemes '{}' names no scheme", o.schemes);
   for (const std::string& name : names) {  // refuse before hours of training
+    if (std::count(names.begin(), names.end(), name) > 1) fail("--schemes {}: '{}' is named twice", o.schemes, name);
     std::vector<std::string> set = o.set;
     set.push_back("model.scheme=" + name);
     load_recipe(o.recipe, set);
     if (!o.overwrite && RunFolder::holds_run(o.out + "/" + name)) fail("{}/{}: holds a run; use --overwrite to begin anew", o.out, name);
   }
   std::vector<Row> rows;
-  for (const std::string& name : names) rows.push_back(train_one(o, name, device));
+  for (const std::string& name : names) {
+    rows.push_back(train_one(o, name, device));
+    if (const int signal = rows.back().result.signal; signal != 0) {
+      exit_status = 128 + signal;
+      return;
+    }
+  }
 
   const Row* best = nullptr;
   for (const Row& r : rows)

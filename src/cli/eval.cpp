@@ -34,7 +34,7 @@ void run(const Options& o) {
   std::fflush(stdout);
   const EvalMetrics m =
       evaluate_lm(*loaded.model, *source, recipe.data, length, recipe.train.micro_batch_size, o.batches, o.problems);
-  for (const auto& [name, value] : m) fmt::print("{:<16} {:.6g}\n", name == "accuracy" ? "exact_match" : name, value);
+  for (const auto& [name, value] : m) fmt::print("{:<16} {:.6g}\n", name, value);
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ void add_eval(CLI::App& app) {
   sub->add_option("checkpoint", o->checkpoint, "a checkpoint or a run folder (its newest checkpoint)")->required();
   sub->add_option("--data", o->data, "a file instead of the run's own validation data");
   sub->add_option("--dtype", o->dtype, "what --data holds: text, uint16 or uint32")->capture_default_str()->check(CLI::IsMember({"text", "uint16", "uint32"}));
-  sub->add_option("--batches", o->batches, "validation batches (0: all)")->capture_default_str()->check(CLI::NonNegativeNumber);
-  sub->add_option("--problems", o->problems, "held-out problems for exact match")->capture_default_str()->check(CLI::NonNegativeNumber);
+  sub->add_option("--batches", o->batches, "validation batches (0: all)")->capture_default_str()->check(CLI::Range(0, 1 << 30));
+  sub->add_option("--problems", o->problems, "held-out problems for exact match")->capture_default_str()->check(CLI::Range(0, 1 << 30));
   sub->add_flag("--ema", o->ema, "use the averaged weights");
   o->add_to(sub);
   sub->footer("Example:\n  siamese eval runs/tiny --data other_book.txt");

@@ -56,6 +56,17 @@ void run(const Options& o) {
   fmt::print("\n");
 }
 
+/// CLI::Range lets NaN through.
+CLI::Validator number_between(double low, double high) {
+  const std::string wanted = fmt::format("FLOAT in [{:g} - {:g}]", low, high);
+  auto check = [=](std::string& text) {
+    double value = 0;
+    const bool good = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+    return good ? std::string() : fmt::format("Value {} not in range {:g} to {:g}", text, low, high);
+  };
+  return CLI::Validator(check, wanted);
+}
+
 }  // namespace
 
 void add_generate(CLI::App& app) {
@@ -64,12 +75,12 @@ void add_generate(CLI::App& app) {
   s.temperature = 0.8;
   CLI::App* sub = app.add_subcommand("generate", "Write text with a trained model");
   sub->add_option("checkpoint", o->checkpoint, "a checkpoint or a run folder (its newest checkpoint)")->required();
-  sub->add_option("--prompt", o->prompt, "the text to continue");
-  sub->add_option("--ids", o->ids, "the prompt as token ids: 1,2,3");
+  CLI::Option* prompt = sub->add_option("--prompt", o->prompt, "the text to continue");
+  sub->add_option("--ids", o->ids, "the prompt as token ids: 1,2,3")->excludes(prompt);
   sub->add_option("--tokens", s.tokens, "how many tokens to write")->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  sub->add_option("--temperature", s.temperature, "0: always the most likely token")->capture_default_str()->check(CLI::Range(0.0, 100.0));
-  sub->add_option("--top-k", s.top_k, "only the k most likely tokens (0: all)")->capture_default_str()->check(CLI::NonNegativeNumber);
-  sub->add_option("--top-p", s.top_p, "only the most likely tokens of this total probability")->capture_default_str()->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--temperature", s.temperature, "0: always the most likely token")->capture_default_str()->check(number_between(0, 100));
+  sub->add_option("--top-k", s.top_k, "only the k most likely tokens (0: all)")->capture_default_str()->check(CLI::Range(0, 1 << 30));
+  sub->add_option("--top-p", s.top_p, "only the most likely tokens of this total probability")->capture_default_str()->check(number_between(0, 1));
   sub->add_option("--seed", s.seed, "of the random choices")->capture_default_str();
   sub->add_flag("--no-cache", o->no_cache, "compute every step from the beginning");
   sub->add_flag("--ema", o->ema, "use the averaged weights");

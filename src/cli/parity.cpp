@@ -8,6 +8,7 @@
 #include "models/parity.h"
 #include "train/device.h"
 #include "util/error.h"
+#include "util/text.h"
 
 namespace siamese::cli {
 namespace {
@@ -34,9 +35,11 @@ int run(const Options& o) {
         fmt::print("  bounds {:.0e} and {:.0e}; worst output {}, worst gradient {}\n", r.output_bound, r.gradient_bound,
                    r.worst_output, r.worst_gradient);
       }
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {  // the other files are still looked at
       ++failures;
-      fmt::print(stderr, "siamese parity: {}\n", e.what());
+      const std::string what = e.what(), line = what.substr(0, what.find('\n'));  // LibTorch adds a backtrace
+      const bool named = line.find(file) != std::string::npos;
+      fmt::print(stderr, "siamese parity: {}\n", printable(named ? line : file + ": " + line, SIZE_MAX));
     }
     std::fflush(stdout);
   }

@@ -23,7 +23,7 @@ void add_recipe(CLI::App& app) {
     if (o->keys) {
       fmt::print("{}", recipe_keys());
     } else if (o->file.empty()) {
-      fail("a recipe or --keys is needed: siamese recipe FILE");
+      throw UsageError("a recipe or --keys is needed: siamese recipe FILE");
     } else {
       fmt::print("{}", to_yaml(load_recipe(o->file, o->set)));
     }

@@ -32,13 +32,13 @@ std::string resume_command(const Options& o) {
 }
 
 void run(const Options& o) {
-  if (o.resume && o.overwrite) fail("--resume and --overwrite exclude each other");
-  if (!o.from.empty() && !o.resume) fail("--from {}: only together with --resume", o.from);
-  if (!o.init_from.empty() && o.resume) fail("--init-from {}: not together with --resume", o.init_from);
+  if (o.resume && o.overwrite) throw UsageError("--resume and --overwrite exclude each other");
+  if (!o.from.empty() && !o.resume) throw UsageError(fmt::format("--from {}: only together with --resume", o.from));
+  if (!o.init_from.empty() && o.resume) throw UsageError(fmt::format("--init-from {}: not together with --resume", o.init_from));
   TrainRequest request;
   if (o.recipe.empty()) {
     const std::string stored = o.out + "/recipe.yaml";
-    if (!o.resume || !std::filesystem::exists(stored)) fail("a recipe is needed: siamese train RECIPE --out DIR");
+    if (!o.resume || !std::filesystem::exists(stored)) throw UsageError("a recipe is needed: siamese train RECIPE --out DIR");
     request.recipe = load_recipe(stored, o.set);
   } else {
     request.recipe = load_recipe(o.recipe, o.set);

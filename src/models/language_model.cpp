@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "models/lm_init.h"
@@ -28,8 +29,12 @@ LanguageModel::LanguageModel(const ModelConfig& config, const ModelOptions& opti
     head_ = params_.add("transformer.ff_out.weight", {config_.vocab_size, config_.d_model}, ParamKind::matrix,
                         {InitSpec::normal, head_deviation(config_), config_.init.cutoff});
   }
-  for (int l = 0; l < config_.n_layers; ++l)
-    blocks_[static_cast<size_t>(l)].params = params_.with_prefix(fmt::format("transformer.blocks.{}.", l));
+  for (int l = 0; l < config_.n_layers; ++l) {
+    // What block l-1 left pending is written inside block l, with norms of block l-1.
+    std::vector<at::Tensor>& all = blocks_[static_cast<size_t>(l)].params;
+    for (int used = std::max(0, l - 1); used <= l; ++used)
+      for (const at::Tensor& p : params_.with_prefix(fmt::format("transformer.blocks.{}.", used))) all.push_back(p);
+  }
 }
 
 void LanguageModel::add_block(int l, const SchemeContext& context) {
@@ -48,9 +53,9 @@ void LanguageModel::add_block(int l, const SchemeContext& context) {
   a.qkv = matrix("att_proj", d, (heads + 2 * kv) * hd, init.qkv((heads + kv) * hd));
   a.out = matrix("attn_out", d, d, init.of(Role::output, d));
   const AttentionNorm wanted = scheme_->attention_norm({2 * l});
+  a.whole_projection = config_.qk_norm == "projection" && wanted == AttentionNorm::none;
   auto head_norm = [&](const char* part, int64_t count) {
-    const bool whole = config_.qk_norm == "projection" && wanted == AttentionNorm::none;
-    return context.norm(fmt::format("blocks.{}.{}", l, part), whole ? count * hd : hd);
+    return context.norm(fmt::format("blocks.{}.{}", l, part), a.whole_projection ? count * hd : hd);
   };
   if (wanted != AttentionNorm::none || config_.qk_norm != "none") {
     a.q_norm = head_norm("q_norm", heads);
@@ -59,6 +64,7 @@ void LanguageModel::add_block(int l, const SchemeContext& context) {
   if (wanted == AttentionNorm::qkv) a.v_norm = head_norm("v_norm", kv);
   FeedForward& f = block.feed_forward;
   f.activation = config_.activation == "gelu" ? Activation::gelu : Activation::swiglu;
+  f.fused = config_.fused;
   const int64_t hidden = config_.mlp_hidden_size, width = f.activation == Activation::swiglu ? hidden / 2 : hidden;
   f.in = matrix("ff_proj", d, hidden, init.of(Role::ff_in, d));
   f.out = matrix("ff_out", width, d, init.of(Role::ff_out, width));
@@ -95,6 +101,8 @@ at::Tensor LanguageModel::hidden(const at::Tensor& ids, const Forward& forward) 
   forward.see("embedding", e);
   if (forward.training) e = dropout(e, config_.embedding_dropout, forward.draw(e, kEmbeddingDropout, 0));
   Streams streams = scheme_->start(e);
+  // Streams that begin as one tensor collect their gradients apart and add them once, recomputed or not: same bits.
+  for (size_t i = 1; i < streams.s.size(); ++i) streams.s[i] = streams.s[i].view_as(streams.s[i]);
   const bool again = options_.recompute_blocks && at::GradMode::is_enabled() && !forward.probe;
   for (int l = 0; l < config_.n_layers; ++l) {
     const Block& block = blocks_[static_cast<size_t>(l)];

@@ -48,7 +48,7 @@ class LanguageModel {
   struct Block {
     Attention attention;
     FeedForward feed_forward;
-    std::vector<at::Tensor> params;
+    std::vector<at::Tensor> params;  // all that a run of the block may use
   };
   void add_block(int l, const SchemeContext& context);
   Streams run_block(const Block& block, int l, Streams streams, const Forward& forward) const;

@@ -1,5 +1,6 @@
 #include "models/parity_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "util/error.h"
@@ -64,6 +65,33 @@ void ours(const json& j, const std::string& file, ModelConfig& c) {
   if (j.contains("experts")) fail("{}: mixtures of experts are not built yet", file);
 }
 
+/// The config is a stranger's: what the model divides by or allocates must make sense before it is built. Sizes are held
+/// against the file, which has to contain every matrix anyway.
+void check(const ModelConfig& c, const SafetensorsFile& file) {
+  int64_t largest = 0;
+  for (const auto& [name, view] : file.tensors()) {
+    int64_t n = 1;
+    for (const int64_t size : view.shape) n *= size;  // cannot overflow: the file's size was checked
+    largest = std::max(largest, n);
+  }
+  auto within = [&](const char* key, int64_t value, int64_t high) {
+    if (value < 1 || value > high) fail("{}: config '{}' is {}, which does not fit the file's tensors", file.name(), key, value);
+  };
+  within("d_model", c.d_model, largest);
+  within("n_heads", c.n_heads, c.d_model);
+  within("n_kv_heads", c.n_kv_heads, c.n_heads);
+  within("n_layers", c.n_layers, static_cast<int64_t>(file.tensors().size()));
+  within("vocab_size", c.vocab_size, largest / c.d_model);
+  within("mlp_hidden_size", c.mlp_hidden_size, largest / c.d_model);
+  if (c.d_model % c.n_heads != 0 || c.d_model / c.n_heads % 2 != 0 || c.n_heads % c.n_kv_heads != 0)
+    fail("{}: config: d_model {}, n_heads {} and n_kv_heads {} do not go together", file.name(), c.d_model, c.n_heads, c.n_kv_heads);
+  if (c.activation != "swiglu" && c.activation != "gelu") fail("{}: activation_type '{}' is not built here", file.name(), c.activation);
+  if (c.activation == "swiglu" && c.mlp_hidden_size % 2 != 0)
+    fail("{}: config 'mlp_hidden_size' is {}, but swiglu needs an even one", file.name(), c.mlp_hidden_size);
+  if (c.norm != "rms" && c.norm != "layer") fail("{}: norm '{}' is not built here", file.name(), c.norm);
+  if (c.scheme.starts_with("hc_") || c.scheme == "mhc") within("streams", c.streams, 64);
+}
+
 }  // namespace
 
 ModelConfig golden_config(const SafetensorsFile& file) {
@@ -80,6 +108,7 @@ ModelConfig golden_config(const SafetensorsFile& file) {
     } else {
       official(j, meta.at("model"), file.name(), c);
     }
+    check(c, file);
     return c;
   } catch (const json::exception& e) {
     fail("{}: 'config' cannot be read: {}", file.name(), e.what());

@@ -7,11 +7,10 @@
 namespace siamese {
 namespace {
 
-/// A norm over the last dimension: per head, or over the whole projection (heads flattened) when the gain is that wide.
-at::Tensor head_norm(const at::Tensor& t, const Norm& norm, bool fused) {
+/// A norm over the last dimension: per head, or over the whole projection (heads flattened).
+at::Tensor head_norm(const at::Tensor& t, const Norm& norm, bool whole, bool fused) {
   if (!norm.on) return t;
-  if (norm.gain.defined() && norm.gain.size(0) != t.size(-1))
-    return apply_norm(t.flatten(-2), norm, t.scalar_type(), fused).view(t.sizes());
+  if (whole) return apply_norm(t.flatten(-2), norm, t.scalar_type(), fused).view(t.sizes());
   return apply_norm(t, norm, t.scalar_type(), fused);
 }
 
@@ -27,13 +26,15 @@ at::Tensor document_mask(const at::Tensor& documents) {
 at::Tensor Attention::operator()(const at::Tensor& h, const Forward& forward) const {
   const int64_t b = h.size(0), t = h.size(1);
   const at::Tensor all = qkv(h).view({b, t, heads + 2 * kv_heads, head_dim});
-  at::Tensor q = all.slice(2, 0, heads), k = all.slice(2, heads, heads + kv_heads), v = all.slice(2, heads + kv_heads);
-  q = head_norm(q, q_norm, fused);
-  k = head_norm(k, k_norm, fused);
-  v = head_norm(v, v_norm, fused);
+  // One split, not three slices: its backward is a single concatenation.
+  const std::vector<at::Tensor> parts = all.split_with_sizes({heads, kv_heads, kv_heads}, 2);
+  at::Tensor q = parts[0], k = parts[1], v = parts[2];
+  q = head_norm(q, q_norm, whole_projection, fused);
+  k = head_norm(k, k_norm, whole_projection, fused);
+  v = head_norm(v, v_norm, whole_projection, fused);
   const int64_t first = forward.cache != nullptr ? forward.cache->length : 0;
-  q = (*rope)(q, first).transpose(1, 2);
-  k = (*rope)(k, first).transpose(1, 2);
+  q = (*rope)(q, first, fused).transpose(1, 2);
+  k = (*rope)(k, first, fused).transpose(1, 2);
   v = v.transpose(1, 2);
   if (forward.cache != nullptr) {
     at::Tensor &ck = forward.cache->k[static_cast<size_t>(block)], &cv = forward.cache->v[static_cast<size_t>(block)];

@@ -10,6 +10,7 @@ enum class Activation { swiglu, gelu };
 struct FeedForward {
   Activation activation = Activation::swiglu;
   Linear in, out;
+  bool fused = true;
 
   at::Tensor operator()(const at::Tensor& h) const;
 };

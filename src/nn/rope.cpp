@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/rope.h"
+
 namespace siamese {
 
 std::pair<at::Tensor, at::Tensor> Rope::table(int64_t length, const at::Tensor& like) const {
@@ -15,19 +17,15 @@ std::pair<at::Tensor, at::Tensor> Rope::table(int64_t length, const at::Tensor& 
     const auto options = like.options().dtype(type).requires_grad(false);
     const at::Tensor i = at::arange(0, head_dim_, 2, options);
     const at::Tensor frequency = 1.0 / at::pow(at::scalar_tensor(theta_, options), i / static_cast<double>(head_dim_));
-    const at::Tensor angle = at::outer(at::arange(rows, options), frequency).unsqueeze(1);
+    const at::Tensor angle = at::outer(at::arange(rows, options), frequency);
     entry = {angle.cos(), angle.sin()};
   }
   return entry;
 }
 
-at::Tensor Rope::operator()(const at::Tensor& t, int64_t first) const {
-  auto [cos, sin] = table(first + t.size(1), t);
-  cos = cos.slice(0, first, first + t.size(1));
-  sin = sin.slice(0, first, first + t.size(1));
-  const at::Tensor exact = t.to(cos.scalar_type());
-  const at::Tensor a = exact.slice(-1, 0, head_dim_ / 2), b = exact.slice(-1, head_dim_ / 2);
-  return at::cat({a * cos - b * sin, b * cos + a * sin}, -1).to(t.scalar_type());
+at::Tensor Rope::operator()(const at::Tensor& t, int64_t first, bool fused) const {
+  const auto [cos, sin] = table(first + t.size(1), t);
+  return rope(t, cos.slice(0, first, first + t.size(1)), sin.slice(0, first, first + t.size(1)), fused);
 }
 
 }  // namespace siamese

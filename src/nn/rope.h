@@ -1,4 +1,4 @@
-// Rotary positions by halves: out = t·cos + [-b, a]·sin for t = [a, b].
+// Rotary positions: the table of angles and where it is applied (ops/rope.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,10 +15,10 @@ class Rope {
   Rope(int64_t head_dim, double theta) : head_dim_(head_dim), theta_(theta) {}
 
   /// t [B, T, heads, head_dim] at positions first … first+T-1. Angles in fp32 (fp64 for fp64).
-  at::Tensor operator()(const at::Tensor& t, int64_t first) const;
+  at::Tensor operator()(const at::Tensor& t, int64_t first, bool fused) const;
 
  private:
-  /// cos and sin [T, 1, head_dim/2], kept for the longest T asked for.
+  /// cos and sin [T, head_dim/2], kept for the longest T asked for.
   std::pair<at::Tensor, at::Tensor> table(int64_t length, const at::Tensor& like) const;
 
   int64_t head_dim_;

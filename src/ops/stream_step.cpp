@@ -3,6 +3,7 @@
 #include "ops/stream_step.h"
 
 #include "kernels/stream_step.h"
+#include "ops/kernel_types.h"
 
 namespace siamese {
 namespace {
@@ -28,15 +29,6 @@ void with_types(at::ScalarType s, at::ScalarType z, const F& f) {
   TORCH_CHECK(false, "[stream_step] no kernel for streams of type ", s, " and values of type ", z);
 }
 
-template <class T>
-const T* in_ptr(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
-}
-template <class T>
-T* out_ptr(const Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
-}
-
 Tensor dense(const OptTensor& t) { return t && t->defined() ? t->contiguous() : Tensor(); }
 
 /// All tensors of a call, contiguous, in the order of the schema: the one description forward and backward share.
@@ -49,14 +41,20 @@ struct Call {
   bool on(Flag flag) const { return (flags & flag) != 0; }
   bool both() const { return x.defined() && y.defined(); }
 
-  void check() const {
+  /// The kernels read raw memory: sizes and types must be what they expect.
+  void check(at::ScalarType dtype) const {
     TORCH_CHECK(stream().defined() && stream().dim() >= 1, "[stream_step] needs a stream x or y with at least 1 dimension");
     const int64_t d = stream().size(-1);
     if (both()) TORCH_CHECK(x.sizes() == y.sizes(), "[stream_step] x is ", x.sizes(), " but y is ", y.sizes());
+    if (both()) TORCH_CHECK(x.scalar_type() == y.scalar_type(), "[stream_step] x is ", x.scalar_type(), " but y is ", y.scalar_type());
     if (r.defined()) TORCH_CHECK(r.sizes() == stream().sizes(), "[stream_step] r is ", r.sizes(), " but the stream is ", stream().sizes());
-    for (const Tensor* t : {&gain_x, &bias_x, &gain_y, &bias_y, &gain_in, &bias_in, &c1})
-      if (t->defined())
-        TORCH_CHECK(t->dim() == 1 && t->size(0) == d, "[stream_step] a gain must have shape [", d, "] but has ", t->sizes());
+    if (r.defined()) TORCH_CHECK(r.scalar_type() == dtype, "[stream_step] r is ", r.scalar_type(), " but the values are ", dtype);
+    for (const Tensor* t : {&gain_x, &bias_x, &gain_y, &bias_y, &gain_in, &bias_in, &c1}) {
+      if (!t->defined()) continue;
+      TORCH_CHECK(t->dim() == 1 && t->size(0) == d, "[stream_step] a gain must have shape [", d, "] but has ", t->sizes());
+      TORCH_CHECK(t->scalar_type() == dtype, "[stream_step] a gain is ", t->scalar_type(), " but the values are ", dtype);
+    }
+    TORCH_CHECK(!c1.defined() || !on(kNormX), "[stream_step] c1 and a norm on x exclude each other");
   }
 
   template <class S, class Z>
@@ -84,10 +82,9 @@ struct Call {
 using Outputs = std::tuple<Tensor, Tensor, Tensor>;
 
 Call make_call(SIAMESE_STEP_ARGS) {
-  (void)dtype;
   Call call{dense(x), dense(y), dense(r), dense(gain_x), dense(bias_x), dense(gain_y), dense(bias_y), dense(gain_in),
             dense(bias_in), dense(c1), a, eps, flags};
-  call.check();
+  call.check(dtype);
   return call;
 }
 
@@ -139,7 +136,8 @@ std::vector<Tensor> backward_cpu(const Call& call, at::ScalarType dtype, const T
     const auto type = std::is_same_v<C, double> ? at::kDouble : at::kFloat;
     Tensor columns = at::zeros({kChunks, kernels::kColumns, p.d}, s.options().dtype(type));
     C* sums = static_cast<C*>(columns.mutable_data_ptr());
-    at::parallel_for(0, kChunks, 1, [&](int64_t begin, int64_t end) {
+    const int64_t grain = s.numel() < 16384 ? kChunks : 1;  // waking a thread costs more than so few elements
+    at::parallel_for(0, kChunks, grain, [&](int64_t begin, int64_t end) {
       std::vector<C> scratch(static_cast<size_t>(8 * p.d));
       for (int64_t c = begin; c < end; ++c)
         kernels::stream_step_backward<S, Z>(p, std::min(c * chunk, rows), std::min((c + 1) * chunk, rows), scratch.data(),
@@ -213,8 +211,16 @@ TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("stream_step", forward_autogra
 bool stream_step_fusable(const StreamStepInput& in) {
   const Tensor& s = in.x.defined() ? in.x : in.y;
   if (!s.device().is_cpu() || (in.r.defined() && in.r.scalar_type() != in.dtype)) return false;
-  for (const Tensor* t : {&in.norm_x.gain, &in.norm_y.gain, &in.norm_in.gain, &in.c1})
-    if (t->defined() && t->scalar_type() != in.dtype) return false;
+  if (in.y.defined() && in.y.scalar_type() != s.scalar_type()) return false;
+  if (in.c1.defined() && (in.norm_x.on || in.c1.scalar_type() != in.dtype)) return false;
+  const Norm* first = nullptr;  // one call has one kind of norm and one epsilon
+  for (const Norm* n : {&in.norm_x, &in.norm_y, &in.norm_in}) {
+    if (!n->on) continue;
+    if (first == nullptr) first = n;
+    if (n->kind != first->kind || n->eps != first->eps) return false;
+    for (const Tensor* t : {&n->gain, &n->bias})
+      if (t->defined() && t->scalar_type() != in.dtype) return false;
+  }
   const auto type = s.scalar_type();
   return (type == in.dtype && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16)) ||
          (type == at::kFloat && in.dtype == at::kBFloat16);

@@ -30,7 +30,8 @@ struct StreamStepOutput {
   at::Tensor z, x, y;
 };
 
-/// Whether the fused operator covers this input (device and types); otherwise use `stream_step_plain`.
+/// Whether the fused operator covers this input (device, types, one kind of norm with one epsilon); otherwise use
+/// `stream_step_plain`.
 bool stream_step_fusable(const StreamStepInput& in);
 StreamStepOutput stream_step(const StreamStepInput& in);
 StreamStepOutput stream_step_plain(const StreamStepInput& in);

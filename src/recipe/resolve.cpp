@@ -138,10 +138,6 @@ void check_train(const Draft& draft, const TrainConfig& t) {
     clash(draft, {"train.batch_size", "train.micro_batch_size"},
           "train.batch_size ({}) is not a multiple of train.micro_batch_size ({})", t.batch_size, t.micro_batch_size);
   }
-  if (t.warmup_steps > t.steps) {
-    clash(draft, {"train.warmup_steps", "train.steps"}, "train.warmup_steps ({}) is above train.steps ({})",
-          t.warmup_steps, t.steps);
-  }
   const double decay = t.decay_fraction * static_cast<double>(t.steps);
   if (t.schedule == "wsd" && static_cast<double>(t.warmup_steps) + decay > static_cast<double>(t.steps)) {
     clash(draft, {"train.decay_fraction", "train.warmup_steps", "train.steps"},

@@ -72,7 +72,8 @@ std::string render_charts(const std::vector<RunCurves>& runs) {
   ChartOptions norm{.id = "norm", .title = "Gradient norm", .note = "log scale", .y_title = "norm"};
   norm.log_y = norm.clip = true;
   norm.smoothing = kSmoothing;
-  const ChartOptions accuracy{.id = "accuracy", .title = "Accuracy", .y_title = "accuracy"};
+  const ChartOptions accuracy{.id = "accuracy", .title = "Next-token accuracy", .y_title = "accuracy"};
+  const ChartOptions solved{.id = "exact", .title = "Exact match on held-out problems", .y_title = "share"};
   ChartOptions speed{.id = "speed", .title = "Throughput", .y_title = "tokens/s"};
   speed.smoothing = kSmoothing;
   ChartOptions rate{.id = "rate", .title = "Learning rate", .y_title = "rate"};
@@ -84,6 +85,7 @@ std::string render_charts(const std::vector<RunCurves>& runs) {
   return render_chart(collect(runs, &RunCurves::loss), loss) +
          render_chart(collect(runs, &RunCurves::validation_loss), validation) +
          render_chart(collect(runs, &RunCurves::grad_norm), norm) + correct +
+         render_chart(collect(runs, &RunCurves::exact_match), solved) +
          render_chart(collect(runs, &RunCurves::tokens_per_s), speed) + render_chart(collect_schedules(runs), rate);
 }
 

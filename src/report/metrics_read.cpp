@@ -32,6 +32,7 @@ constexpr std::array kFields = {
     Field{"tokens_per_s", &RunCurves::tokens_per_s},
     Field{"validation_loss", &RunCurves::validation_loss},
     Field{"accuracy", &RunCurves::accuracy},
+    Field{"exact_match", &RunCurves::exact_match},
 };
 
 // JSON has no NaN: a diverged run writes null or a word. Both are kept as NaN, which a chart shows as a gap.

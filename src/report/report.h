@@ -12,11 +12,11 @@ namespace siamese {
 struct RunCurves {
   std::string label;  // "siamese_hybrid"
   std::vector<std::pair<double, double>> loss, grad_norm, lr, tokens_per_s;
-  std::vector<std::pair<double, double>> validation_loss, accuracy;
+  std::vector<std::pair<double, double>> validation_loss, accuracy, exact_match;
 };
 
 /// Reads `folder`/metrics.jsonl. Step lines: {"step","loss","lr","grad_norm","tokens","tokens_per_s"}. Evaluation
-/// lines: {"step","validation_loss", optional "accuracy", …}. null, "nan" and "inf" (a diverged run) are kept as NaN.
+/// lines: {"step","validation_loss", optional "accuracy", "exact_match", …}. null, "nan" and "inf" (a diverged run) are kept as NaN.
 /// Where the step goes back (a resumed run), the later lines replace the earlier ones. A cut last line (a killed run)
 /// is left out; anything else unreadable throws Error with file and line number.
 RunCurves read_run(const std::string& folder, const std::string& label);

@@ -21,6 +21,12 @@ constexpr const char* kManifest = "manifest.json";
 
 std::string step_name(int64_t step) { return fmt::format("step-{:08}", step); }
 
+/// Absolute and without a trailing slash, so that name and parents can be asked for.
+fs::path settled(const std::string& folder) {
+  const fs::path p = fs::absolute(folder).lexically_normal();
+  return p.has_filename() ? p : p.parent_path();
+}
+
 uint64_t bytes_of(const NamedTensors& tensors) {
   uint64_t n = 0;
   for (const auto& [name, t] : tensors) n += t.nbytes() + 256;  // the header's share
@@ -144,18 +150,28 @@ std::vector<std::string> list_checkpoints(const std::string& run) {
   return all;
 }
 
+void set_aside_after(const std::string& run, int64_t step) {
+  for (const std::string& other : list_checkpoints(run)) {
+    if (fs::path(other).filename().string() <= step_name(step)) continue;
+    std::string name = other + ".set-aside";
+    for (int n = 2; fs::exists(name); ++n) name = fmt::format("{}.set-aside-{}", other, n);
+    fs::rename(other, name);
+  }
+}
+
 Checkpoint find_checkpoint(const std::string& path) {
   if (!fs::exists(path)) fail("{}: no such file or folder", path);
   if (!fs::is_directory(path)) fail("{}: a checkpoint is a folder with a manifest.json, this is a file", path);
   std::vector<std::string> candidates = list_checkpoints(path);
   const bool run = !candidates.empty();
+  if (!run && fs::exists(fs::path(path) / "recipe.yaml")) fail("{}: this run has no checkpoint yet", path);
   if (!run) candidates = {path};
   try {
     Checkpoint newest(candidates.back());
     newest.verify();
     return newest;
   } catch (const Error& e) {
-    const fs::path damaged = fs::path(candidates.back()).lexically_normal();
+    const fs::path damaged = settled(candidates.back());
     std::vector<std::string> others = run ? candidates : list_checkpoints(damaged.parent_path().parent_path().string());
     for (auto it = others.rbegin(); it != others.rend(); ++it) {
       if (fs::path(*it).filename() >= damaged.filename()) continue;

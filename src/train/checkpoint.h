@@ -54,6 +54,10 @@ class Checkpoint {
 /// Folders `step-*` below `run`/checkpoints, oldest first; unfinished ones are not listed.
 std::vector<std::string> list_checkpoints(const std::string& run);
 
+/// Renames the run's checkpoints after `step` so that they are not listed: they belong to a future that is about to be
+/// rewritten, but are the user's to throw away.
+void set_aside_after(const std::string& run, int64_t step);
+
 /// A checkpoint folder, or the newest of a run folder, verified. A damaged one is refused with its reason and the
 /// newest whole one before it is named.
 Checkpoint find_checkpoint(const std::string& path);

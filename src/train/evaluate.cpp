@@ -13,7 +13,7 @@ constexpr int64_t kIgnore = -100;
 
 struct Sum {
   double loss = 0;
-  int64_t tokens = 0;
+  int64_t tokens = 0, right = 0;  // right: the most likely next token was the true one
 };
 
 /// Adds the loss of windows first … first+count-1; padding does not count.
@@ -30,7 +30,9 @@ void add_windows(const LanguageModel& model, const Source& source, const DataCon
   Forward forward;
   if (data.document_masking && source.eos() >= 0) forward.documents = document_numbers(in, source.eos());
   const at::Tensor logits = model.logits(model.hidden(in, forward)).flatten(0, 1).to(at::kFloat);
-  sum.loss += at::cross_entropy_loss(logits, targets.reshape({-1}).to(logits.device()), {}, at::Reduction::Sum, kIgnore).item<double>();
+  const at::Tensor wanted = targets.reshape({-1}).to(logits.device());
+  sum.loss += at::cross_entropy_loss(logits, wanted, {}, at::Reduction::Sum, kIgnore).item<double>();
+  sum.right += (logits.argmax(-1) == wanted).sum().item<int64_t>();  // padding never matches
 }
 
 /// Share of problems whose whole answer the model would write greedily. One pass with the right answer in place decides
@@ -69,9 +71,10 @@ EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const 
     add_windows(model, source, data, length, i, std::min(batch_size, windows - i), sum);
   const double loss = sum.tokens > 0 ? sum.loss / static_cast<double>(sum.tokens) : std::nan("");
   EvalMetrics m = {{"validation_loss", loss}, {"perplexity", std::exp(loss)}};
+  m.emplace_back("accuracy", sum.tokens > 0 ? static_cast<double>(sum.right) / static_cast<double>(sum.tokens) : std::nan(""));
   if (source.bytes()) m.emplace_back("bits_per_byte", loss / std::numbers::ln2);
   const std::vector<Problem> asked = source.problems(problems);
-  if (!asked.empty()) m.emplace_back("accuracy", exact_match(model, asked, std::max<int64_t>(batch_size, 32)));
+  if (!asked.empty()) m.emplace_back("exact_match", exact_match(model, asked, std::max<int64_t>(batch_size, 32)));
   return m;
 }
 

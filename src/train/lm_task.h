@@ -12,7 +12,7 @@
 
 namespace siamese {
 
-/// Loss, perplexity, bits per byte (byte sources) and exact match (sources with problems) of a model on a source.
+/// Loss, perplexity, next-token accuracy, bits per byte (byte sources) and exact match (sources with problems) of a model on a source.
 /// `batches` 0: all windows.
 EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const DataConfig& data, int64_t sequence_length,
                         int64_t batch_size, int64_t batches, int64_t problems);

@@ -33,8 +33,10 @@ RunFolder::RunFolder(const std::string& path, OpenMode mode) : path_(path) {
     ::close(lock_);
     fail("--out {}: another process trains in this folder", path);
   }
-  if (mode == OpenMode::overwrite)
-    for (const char* name : {"metrics.jsonl", "checkpoints", "recipe.yaml"}) fs::remove_all(file(name));
+}
+
+void RunFolder::clear() {
+  for (const char* name : {"metrics.jsonl", "checkpoints", "recipe.yaml"}) fs::remove_all(file(name));
 }
 
 RunFolder::~RunFolder() {

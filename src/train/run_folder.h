@@ -11,8 +11,8 @@ enum class OpenMode { fresh, resume, overwrite };
 
 class RunFolder {
  public:
-  /// fresh: refuses a folder that holds a run. overwrite: removes that run's files and nothing else. resume: keeps them;
-  /// a folder without a run is begun. Throws Error when another process trains in it.
+  /// fresh: refuses a folder that holds a run. resume and overwrite: keep it; a folder without a run is begun. Throws
+  /// Error when another process trains in it.
   RunFolder(const std::string& path, OpenMode mode);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -22,6 +22,8 @@ class RunFolder {
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   /// Stores the resolved recipe; when resuming, first checks that model and data are those of `stored`.
   void store_recipe(const Recipe& recipe);
+  /// Removes the run's files and nothing else: for overwrite, once nothing can be wrong with the new run any more.
+  void clear();
 
   static bool holds_run(const std::string& path);
 

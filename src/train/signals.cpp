@@ -18,11 +18,13 @@ StopSignals::StopSignals() {
   received_signal = 0;
   std::signal(SIGINT, remember);
   std::signal(SIGTERM, remember);
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 StopSignals::~StopSignals() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGPIPE, SIG_DFL);
 }
 
 int StopSignals::received() { return received_signal; }

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM ask the loop to finish its step and save; a second one ends the process at once.
+// SIGINT and SIGTERM ask the loop to finish its step and save; a second one ends the process at once. A closed pipe
+// behind stdout or stderr (`2>&1 | head`) is no reason to stop.
 #pragma once
 
 namespace siamese {

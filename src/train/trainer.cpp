@@ -75,14 +75,13 @@ void Trainer::begin() {
     load_tensors(from->open("optimizer.safetensors"), optimizer_->state());
     if (const NamedTensors average = optimizer_->average(); !average.empty()) load_tensors(from->open("ema.safetensors"), average);
     first_ = saved_at_ = from->state().step;
-    // Newer checkpoints than the chosen one belong to a future that is about to be rewritten.
-    for (const std::string& other : list_checkpoints(folder_.path()))
-      if (std::filesystem::path(other).filename() > std::filesystem::path(from->folder()).lexically_normal().filename())
-        std::filesystem::rename(other, other + ".set-aside");
+    set_aside_after(folder_.path(), first_);
   } else if (!request_.init_from.empty()) {
     load_tensors(find_checkpoint(request_.init_from).open("model.safetensors"), named(task_.params()));
     optimizer_->adopt_weights();
   }
+  // Only now: a mistake in the new run, found above, must not cost the old one (which may be --init-from itself).
+  if (request_.mode == OpenMode::overwrite) folder_.clear();
   folder_.store_recipe(recipe_);
   metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
   print_start();
@@ -133,11 +132,12 @@ void Trainer::stop_on_bad_value(int64_t s, const char* what) const {
     if (!culprit.empty()) culprit = "gradient of " + culprit;
   }
   const std::vector<std::string> saved = list_checkpoints(folder_.path());
-  fail("step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}. Try a lower train.lr (now {:g}), a longer "
-       "train.warmup_steps (now {}), train.clip (now {:g}), or train.precision float32",
-       s + 1, what, culprit.empty() ? "not found in a second pass" : culprit,
-       saved.empty() ? "" : "; the last checkpoint is " + saved.back(), learning_rate(recipe_.train, s), recipe_.train.warmup_steps,
-       recipe_.train.clip);
+  throw Diverged(fmt::format(
+      "step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}. Try a lower train.lr (now {:g}), a longer "
+      "train.warmup_steps (now {}), train.clip (now {:g}), or train.precision float32",
+      s + 1, what, culprit.empty() ? "not found in a second pass" : culprit,
+      saved.empty() ? "" : "; the last checkpoint is " + saved.back(), learning_rate(recipe_.train, s), recipe_.train.warmup_steps,
+      recipe_.train.clip));
 }
 
 void Trainer::evaluate(int64_t done) {
@@ -186,7 +186,8 @@ TrainResult Trainer::run() {
     result_.tokens_per_s = speeds_[speeds_.size() / 2];
   }
   if (result_.signal != 0)
-    fmt::print("stopped by signal {} after step {}, saved. Continue with:\n  {}\n", result_.signal, done, request_.resume_command);
+    fmt::print("stopped by signal {} after step {}, saved.{}\n", result_.signal, done,
+               request_.resume_command.empty() ? "" : " Continue with:\n  " + request_.resume_command);
   return result_;
 }
 

@@ -7,6 +7,7 @@
 
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
+#include "util/error.h"
 
 namespace siamese {
 
@@ -29,7 +30,13 @@ struct TrainResult {
   double seconds = 0;
 };
 
-/// Trains to the end, to a signal, or throws Error (a value that is not finite, a full disk, a damaged checkpoint).
+/// A loss or a gradient that is not finite.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Trains to the end, to a signal, or throws Error (Diverged, a full disk, a damaged checkpoint).
 TrainResult train(const TrainRequest& request);
 
 }  // namespace siamese

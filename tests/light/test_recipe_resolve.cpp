@@ -47,7 +47,6 @@ TEST(Recipe, ImpossibleCombinationsNameTheirKeys) {
        "head"},
       {"train: {micro_batch_size: 3}",
        "x.yaml:1: train.batch_size (8) is not a multiple of train.micro_batch_size (3)"},
-      {"train: {steps: 50}", "x.yaml:1: train.warmup_steps (100) is above train.steps (50)"},
       {"train: {schedule: wsd, decay_fraction: 0.95}",
        "x.yaml:1: train.warmup_steps (100) and train.decay_fraction (0.95) take more than train.steps (1000)"},
       {"train: {decay_fraction: 0.5}", "x.yaml:1: train.decay_fraction is an option of wsd; train.schedule is cosine"},

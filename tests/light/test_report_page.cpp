@@ -209,7 +209,7 @@ TEST(Page, HasEverythingEscaped) {
   }
   for (const char* label : {">prenorm<", ">&lt;post&gt;<", ">siamese &amp; co<"})
     EXPECT_GE(count(page, label), 3u) << label;
-  EXPECT_EQ(page.find(">Accuracy<"), page.npos) << "no run has it";
+  EXPECT_EQ(page.find(">Next-token accuracy<"), page.npos) << "no run has it";
   EXPECT_EQ(count(page, "role=\"img\" aria-label=\"Line chart: "), 4u);
   EXPECT_EQ(count(page, "http"), 0u) << "nothing to fetch";
 }

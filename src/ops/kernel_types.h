@@ -1,0 +1,31 @@
+// From LibTorch's scalar types and tensors to the kernels' types and pointers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/bf16.h"
+
+namespace siamese {
+
+/// Calls f(T{}) with the kernels' type for fp32, fp64 or bf16.
+template <class F>
+void with_kernel_type(at::ScalarType type, const char* op, const F& f) {
+  switch (type) {
+    case at::kFloat: return f(float{});
+    case at::kDouble: return f(double{});
+    case at::kBFloat16: return f(kernels::bf16{});
+    default: TORCH_CHECK(false, "[", op, "] needs fp32, fp64 or bf16 but got ", type);
+  }
+}
+
+/// Null for an undefined tensor.
+template <class T>
+const T* in_ptr(const at::Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
+}
+template <class T>
+T* out_ptr(const at::Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
+}
+
+}  // namespace siamese

@@ -1,0 +1,150 @@
+// The cases of the stream step, described once: they drive equality, gradients (test_stream_step.cpp) and speed
+// (bench/ops_bench.cpp).
+#pragma once
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "leaves.h"
+#include "ops/stream_step.h"
+
+namespace siamese {
+
+/// Which parts of the formula exist.
+struct StepForm {
+  const char* name;
+  bool x = false, y = false, r = false;
+  bool norm_x = false, norm_y = false, norm_in = false, c1 = false;
+  double a = 1.0;
+};
+
+inline const std::vector<StepForm>& step_forms() {
+  static const std::vector<StepForm> forms = {
+      // the reads of the schemes that fuse, each without and with a pending update
+      {.name = "norm_only", .y = true, .norm_y = true},
+      {.name = "pre", .y = true, .r = true, .norm_y = true},
+      {.name = "post_first", .x = true, .norm_x = true},
+      {.name = "post", .x = true, .r = true, .norm_x = true},
+      {.name = "siamese_first", .x = true, .y = true, .norm_x = true, .norm_y = true, .norm_in = true, .a = 0.5},
+      {.name = "siamese", .x = true, .y = true, .r = true, .norm_x = true, .norm_y = true, .norm_in = true, .a = 0.5},
+      {.name = "siamese_no_input_norm", .x = true, .y = true, .r = true, .norm_x = true, .norm_y = true, .a = 0.5},
+      {.name = "siamese_no_depth_scale",
+       .x = true,
+       .y = true,
+       .r = true,
+       .norm_x = true,
+       .norm_y = true,
+       .norm_in = true},
+      {.name = "hybrid_first", .x = true, .y = true, .norm_y = true, .c1 = true},
+      {.name = "hybrid", .x = true, .y = true, .r = true, .norm_y = true, .c1 = true, .a = 0.7},
+      // ends without a final norm (DiT), and what no scheme asks for but the operator promises
+      {.name = "write_only_y", .y = true, .r = true},
+      {.name = "write_only_x", .x = true, .r = true, .a = 0.3},
+      {.name = "hybrid_input_norm",
+       .x = true,
+       .y = true,
+       .r = true,
+       .norm_y = true,
+       .norm_in = true,
+       .c1 = true,
+       .a = 0.7},
+      {.name = "x_then_input_norm", .x = true, .r = true, .norm_x = true, .norm_in = true, .a = 0.5},
+      {.name = "sum_then_input_norm", .x = true, .y = true, .r = true, .norm_in = true, .a = 0.5},
+  };
+  return forms;
+}
+
+enum class Affine { none, gain, gain_bias };
+
+struct StepCase {
+  StepForm form;
+  NormKind kind = NormKind::rms;
+  Affine affine = Affine::gain;
+  at::ScalarType streams = at::kFloat, values = at::kFloat;
+  int64_t rows = 1, d = 1;
+
+  /// The new x stream is z itself, in the type of the values.
+  bool z_is_x() const { return form.x && !form.y && form.norm_x && !form.norm_in; }
+  std::string name() const {
+    static const char* const affines[] = {"plain", "gain", "bias"};
+    auto type = [](at::ScalarType t) { return t == at::kDouble ? "f64" : t == at::kFloat ? "f32" : "bf16"; };
+    return fmt::format("{}_{}_{}_{}_{}", form.name, kind == NormKind::rms ? "rms" : "layer",
+                       affines[static_cast<int>(affine)], type(streams), type(values));
+  }
+};
+
+struct StepInputs {
+  StreamStepInput in;
+  NamedLeaves leaves;        // every tensor of `in`, all requiring gradients
+  at::Tensor g_z, g_x, g_y;  // gradients of the outputs; undefined where there is none
+};
+
+inline StepInputs make_inputs(const StepCase& c) {
+  StepInputs s;
+  int64_t number = 1000 * c.d + 10 * c.rows;
+  auto leaf = [&](const char* name, at::IntArrayRef shape, double mean, double std, at::ScalarType type) {
+    const at::Tensor t = (random_normal(shape, number++) * std + mean).to(type).set_requires_grad(true);
+    s.leaves.emplace_back(name, t);
+    return t;
+  };
+  const std::vector<int64_t> shape = {c.rows, c.d};
+  if (c.form.x) s.in.x = leaf("x", shape, 0.3, 1.0, c.streams);
+  if (c.form.y) s.in.y = leaf("y", shape, -0.2, 2.0, c.streams);
+  if (c.form.r) s.in.r = leaf("r", shape, 0.1, 1.0, c.values);
+  auto norm = [&](const char* gain, const char* bias) {
+    Norm n{true, c.kind, 1e-5, {}, {}};
+    if (c.affine != Affine::none) n.gain = leaf(gain, {c.d}, 1.0, 0.3, c.values);
+    if (c.affine == Affine::gain_bias) n.bias = leaf(bias, {c.d}, 0.0, 0.3, c.values);
+    return n;
+  };
+  if (c.form.norm_x) s.in.norm_x = norm("gain_x", "bias_x");
+  if (c.form.norm_y) s.in.norm_y = norm("gain_y", "bias_y");
+  if (c.form.norm_in) s.in.norm_in = norm("gain_in", "bias_in");
+  if (c.form.c1) s.in.c1 = leaf("c1", {c.d}, 1.0, 0.3, c.values);
+  s.in.a = c.form.a;
+  s.in.dtype = c.values;
+  s.g_z = random_normal(shape, number++, c.values);
+  if (c.form.x) s.g_x = random_normal(shape, number++, c.streams);
+  if (c.form.y) s.g_y = random_normal(shape, number++, c.streams);
+  return s;
+}
+
+/// Gradients of the leaves for the given gradients of the outputs (undefined: that output is not used).
+inline std::vector<at::Tensor> step_gradients(const StreamStepOutput& out, const StepInputs& s, bool use_z = true,
+                                              bool use_streams = true, bool retain = false) {
+  torch::autograd::variable_list outputs, grads, leaves;
+  auto add = [&](const at::Tensor& output, const at::Tensor& grad, bool use) {
+    if (use && output.defined() && grad.defined()) outputs.push_back(output), grads.push_back(grad);
+  };
+  add(out.z, s.g_z, use_z);
+  add(out.x, s.g_x, use_streams);
+  add(out.y, s.g_y, use_streams);
+  for (const auto& [name, t] : s.leaves) leaves.push_back(t);
+  return torch::autograd::grad(outputs, leaves, grads, retain, false, /*allow_unused=*/true);
+}
+
+/// The same numbers in fp64, where the plain path is the truth the other types are held to.
+inline StepInputs in_double(const StepInputs& s) {
+  StepInputs t = s;
+  t.leaves.clear();
+  auto convert = [&](at::Tensor& v) {
+    if (!v.defined()) return;
+    const at::Tensor from = v;
+    v = v.detach().to(at::kDouble, false, /*copy=*/true).set_requires_grad(true);
+    for (const auto& [name, leaf] : s.leaves)
+      if (leaf.is_same(from)) t.leaves.emplace_back(name, v);
+  };
+  for (at::Tensor* v : {&t.in.x, &t.in.y, &t.in.r, &t.in.norm_x.gain, &t.in.norm_x.bias, &t.in.norm_y.gain,
+                        &t.in.norm_y.bias, &t.in.norm_in.gain, &t.in.norm_in.bias, &t.in.c1})
+    convert(*v);
+  for (at::Tensor* g : {&t.g_z, &t.g_x, &t.g_y})
+    if (g->defined()) *g = g->to(at::kDouble);
+  t.in.dtype = at::kDouble;
+  return t;
+}
+
+}  // namespace siamese
