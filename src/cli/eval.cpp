@@ -33,7 +33,8 @@ void run(const Options& o) {
   fmt::print("checkpoint {} (step {}), {}\n", loaded.checkpoint, loaded.step, source->describe());
   std::fflush(stdout);
   const EvalMetrics m =
-      evaluate_lm(*loaded.model, *source, recipe.data, length, recipe.train.micro_batch_size, o.batches, o.problems);
+      evaluate_lm(*loaded.model, *source, recipe.data, length, recipe.train.micro_batch_size,
+                  o.batches * recipe.train.batch_size, o.problems);
   for (const auto& [name, value] : m) fmt::print("{:<16} {:.6g}\n", name, value);
 }
 

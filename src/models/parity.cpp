@@ -57,6 +57,7 @@ ParityResult check_parity(const std::string& path, const ParityOptions& options)
   double scale = 0;
   for (const auto& [name, view] : file.tensors())
     if (name.starts_with("grad.")) scale = std::max(scale, largest(exact(to_tensor(view))));
+  if (scale == 0) fail("{}: holds no gradients to compare with", path);
   for (const Parameter& p : model.params().all()) {
     const auto it = file.tensors().find("grad." + p.name);
     if (it == file.tensors().end()) continue;  // a constant

@@ -108,7 +108,7 @@ std::vector<Field> make_fields() {
       {FIELD(train.eps), .help = "AdamW: added to the denominator", .range = above(0), .also = "adam_eps epsilon"},
       {FIELD(train.weight_decay), .help = "decoupled", .range = at_least(0), .also = "wd decay"},
       {FIELD(train.decay_embeddings), .help = "decay embeddings too"},
-      {FIELD(train.decay_norms), .help = "decay norms and other vectors too", .also = "decay_norm_and_bias"},
+      {FIELD(train.decay_norms), .help = "decay the gains of norms too", .also = "decay_norm_and_bias"},
       {FIELD(train.clip), .help = "largest global gradient norm; 0: off", .range = at_least(0),
        .also = "max_grad_norm grad_clip clip_grad gradient_clip"},
       {FIELD(train.z_loss), .help = "weight of logsumexp^2", .range = at_least(0), .also = "softmax_z_loss"},

@@ -61,11 +61,10 @@ double exact_match(const LanguageModel& model, const std::vector<Problem>& probl
 
 }  // namespace
 
-EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const DataConfig& data, int64_t length, int64_t batch_size,
-                        int64_t batches, int64_t problems) {
+EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const DataConfig& data, int64_t length,
+                        int64_t batch_size, int64_t limit, int64_t problems) {
   const at::NoGradGuard no_grad;
-  int64_t windows = source.validation_windows();
-  if (batches > 0) windows = std::min(windows, batches * batch_size);
+  const int64_t windows = limit > 0 ? std::min(source.validation_windows(), limit) : source.validation_windows();
   Sum sum;
   for (int64_t i = 0; i < windows; i += batch_size)
     add_windows(model, source, data, length, i, std::min(batch_size, windows - i), sum);

@@ -90,7 +90,7 @@ std::string LmTask::first_bad_value() const {
 
 EvalMetrics LmTask::evaluate() const {
   return evaluate_lm(*model_, *source_, recipe_.data, recipe_.train.sequence_length, recipe_.train.micro_batch_size,
-                     recipe_.eval.batches, recipe_.eval.problems);
+                     recipe_.eval.batches * recipe_.train.batch_size, recipe_.eval.problems);
 }
 
 double LmTask::activation_bytes() const {

@@ -12,10 +12,10 @@
 
 namespace siamese {
 
-/// Loss, perplexity, next-token accuracy, bits per byte (byte sources) and exact match (sources with problems) of a model on a source.
-/// `batches` 0: all windows.
-EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const DataConfig& data, int64_t sequence_length,
-                        int64_t batch_size, int64_t batches, int64_t problems);
+/// Loss, perplexity, next-token accuracy, bits per byte (byte sources) and exact match (sources with problems) of a
+/// model on the first `windows` (0: all) validation windows of a source, `batch_size` of them at a time.
+EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const DataConfig& data,
+                        int64_t sequence_length, int64_t batch_size, int64_t windows, int64_t problems);
 
 /// The model of a recipe whose vocabulary is settled.
 std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device);

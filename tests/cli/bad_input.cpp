@@ -1,6 +1,8 @@
 #include "bad_input.h"
 
 #include <memory>
+#include <stdexcept>
+#include <utility>
 
 namespace siamese::test {
 namespace {

@@ -25,7 +25,7 @@ inline std::ostream& operator<<(std::ostream& out, const BadInput& row) { return
 ///   run/         a small byte model with averaged weights, checkpoints at steps 2 and 4
 ///   tokens-run/  a model of 64 token ids, one checkpoint
 ///   young-run/   a run that was killed before its first checkpoint
-///   recipes/, data/, checkpoints/, golden/: files that are wrong in one way each (see prepare_*.cpp)
+///   recipes/, data/, checkpoints/, golden/: files that are wrong in one way each (see prepare_files.cpp)
 const std::string& prepared_folder();
 
 /// Runs the row and checks: the status, one line on stderr that says what it should, nothing prepared has changed.

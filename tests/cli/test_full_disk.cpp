@@ -1,7 +1,8 @@
 // A disk that is full, or a quota that is used up: a clear message, and the run goes on once there is room again.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <cstdlib>
 
 #include "process.h"
 

@@ -89,9 +89,9 @@ TEST(Evaluate, BatchesLimitTheWindows) {
   const DataConfig data = token_data(folder);
   const auto source = make_source(data, 16, 1);
   const auto model = tiny_model(tiny_config(), at::kFloat);
-  EXPECT_NEAR(evaluate_lm(*model, *source, data, 16, 4, 2, 0).front().second,
+  EXPECT_NEAR(evaluate_lm(*model, *source, data, 16, 4, 8, 0).front().second,
               by_hand(*model, *source, 16, 8, false).loss, 2e-6);
-  EXPECT_NEAR(evaluate_lm(*model, *source, data, 16, 4, 100, 0).front().second,
+  EXPECT_NEAR(evaluate_lm(*model, *source, data, 16, 4, 400, 0).front().second,
               by_hand(*model, *source, 16, 15, false).loss, 2e-6);
 }
 
@@ -168,14 +168,14 @@ TEST(Evaluate, ExactMatchIsRealGeneration) {
     for (int64_t i = 0; i < count; ++i) right += answers(*model, problems[static_cast<size_t>(i)]);
     const double share = right / static_cast<double>(count);
     for (const int64_t batch : {1, 50}) {
-      const EvalMetrics m = evaluate_lm(*model, *source, data, 32, batch, 1, count);
+      const EvalMetrics m = evaluate_lm(*model, *source, data, 32, batch, batch, count);
       EXPECT_DOUBLE_EQ(value(m, "exact_match"), share) << count;
     }
     // Neither none nor all: otherwise this compares nothing.
     EXPECT_GT(share, 0.2) << count;
     EXPECT_LT(share, count == 60 ? 0.9 : 1.01) << count;
   }
-  EXPECT_FALSE(has(evaluate_lm(*model, *source, data, 32, 4, 1, 0), "exact_match"));
+  EXPECT_FALSE(has(evaluate_lm(*model, *source, data, 32, 4, 4, 0), "exact_match"));
 }
 
 }  // namespace
