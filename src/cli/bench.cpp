@@ -32,9 +32,7 @@ struct Row {
   double first_step_s = 0;
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Forward, backward, clip and update on random ids, as a user's step does it.
 double time_step(Row& row, const Recipe& recipe, const at::Tensor& ids, int64_t step) {
@@ -65,8 +63,11 @@ void run(const Options& o) {
     rows.push_back(std::move(row));
   }
   if (rows.empty()) fail("--schemes '{}' names no scheme", o.schemes);
-  const at::Tensor ids = (uniform({recipe.train.micro_batch_size, recipe.train.sequence_length + 1}, device, {1, 0, kTestSite, 0}) *
-                          static_cast<double>(recipe.model.vocab_size)).to(at::kLong).clamp_max(recipe.model.vocab_size - 1);
+  const at::Tensor ids =
+      (uniform({recipe.train.micro_batch_size, recipe.train.sequence_length + 1}, device, {1, 0, kTestSite, 0}) *
+       static_cast<double>(recipe.model.vocab_size))
+          .to(at::kLong)
+          .clamp_max(recipe.model.vocab_size - 1);
   int64_t step = 1;
   for (Row& row : rows) row.first_step_s = time_step(row, recipe, ids, step) / 1e3;
   // Schemes take turns, so that a machine that slows down slows all of them.
@@ -81,18 +82,23 @@ void run(const Options& o) {
   const double tokens = static_cast<double>(recipe.train.micro_batch_size * recipe.train.sequence_length);
   for (Row& row : rows) {
     std::sort(row.ms.begin(), row.ms.end());
-    const double ms = row.ms[row.ms.size() / 2], low = row.ms[row.ms.size() / 10], high = row.ms[row.ms.size() * 9 / 10];
+    const double ms = row.ms[row.ms.size() / 2], low = row.ms[row.ms.size() / 10],
+                 high = row.ms[row.ms.size() * 9 / 10];
     if (base == 0) base = ms;
     if (o.json)
-      fmt::print("{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, \"items_per_s\": {:.0f}, "
-                 "\"first_step_s\": {:.3f}, \"threads\": {}, \"device\": \"{}\"}}\n",
-                 recipe.name, row.scheme, ms, low, high, 1e3 * tokens / ms, row.first_step_s, at::get_num_threads(), device.str());
-    table.push_back({row.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high), fmt::format("{:.0f}", 1e3 * tokens / ms),
-                     fmt::format("{:+.1f} %", 100 * (ms / base - 1)), fmt::format("{:.2f}", row.first_step_s)});
+      fmt::print(
+          "{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, "
+          "\"items_per_s\": {:.0f}, "
+          "\"first_step_s\": {:.3f}, \"threads\": {}, \"device\": \"{}\"}}\n",
+          recipe.name, row.scheme, ms, low, high, 1e3 * tokens / ms, row.first_step_s, at::get_num_threads(),
+          device.str());
+    table.push_back({row.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
+                     fmt::format("{:.0f}", 1e3 * tokens / ms), fmt::format("{:+.1f} %", 100 * (ms / base - 1)),
+                     fmt::format("{:.2f}", row.first_step_s)});
   }
   if (!o.json)
-    fmt::print("{}, {} × {} tokens, {}, {} threads\n{}", recipe.name, recipe.train.micro_batch_size, recipe.train.sequence_length, device.str(),
-               at::get_num_threads(), render_text(table));
+    fmt::print("{}, {} × {} tokens, {}, {} threads\n{}", recipe.name, recipe.train.micro_batch_size,
+               recipe.train.sequence_length, device.str(), at::get_num_threads(), render_text(table));
 }
 
 }  // namespace
@@ -104,7 +110,9 @@ void add_bench(CLI::App& app) {
   sub->add_option("--schemes", o->schemes, "comma-separated; overheads are against the first")->capture_default_str();
   sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
   sub->add_option("--steps", o->steps, "timed steps a round")->capture_default_str()->check(CLI::Range(1, 1000000));
-  sub->add_option("--rounds", o->rounds, "rounds in which the schemes take turns")->capture_default_str()->check(CLI::Range(1, 1000));
+  sub->add_option("--rounds", o->rounds, "rounds in which the schemes take turns")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   sub->add_flag("--json", o->json, "JSON lines instead of a table");
   o->add_to(sub);
   sub->footer("Example:\n  siamese bench lm-tiny --schemes pre,siamese --threads 2");

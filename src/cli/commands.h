@@ -11,6 +11,8 @@ namespace siamese::cli {
 
 /// What the chosen subcommand returns to the shell.
 inline int exit_status = 0;
+/// How the user called this program, for commands it prints.
+inline std::string program = "siamese";
 
 /// Arguments that do not go together: exit status 2, as for those that CLI11 refuses.
 class UsageError : public Error {

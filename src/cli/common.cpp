@@ -11,7 +11,9 @@
 namespace siamese::cli {
 
 void RunOptions::add_to(CLI::App* sub) {
-  sub->add_option("--device", device, "auto, cpu or cuda")->capture_default_str()->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  sub->add_option("--device", device, "auto, cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--threads", threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 4096));
 }
 
@@ -32,8 +34,9 @@ LoadedModel load_model(const std::string& path, at::Device device, bool average)
 }
 
 std::string shell_quoted(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                                             "_-+=./:,@%") == std::string::npos;
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                          "_-+=./:,@%") == std::string::npos;
   if (plain) return text;
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);

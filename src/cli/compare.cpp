@@ -54,7 +54,8 @@ Row train_one(const Options& o, const std::string& scheme, at::Device device) {
   if (row.result.signal != 0) return row;
   row.curves = read_run(row.folder, scheme);
   for (const auto& [step, norm] : row.curves.grad_norm) row.largest_grad_norm = std::max(row.largest_grad_norm, norm);
-  if (row.trouble.empty() && !row.curves.validation_loss.empty()) row.validation_loss = row.curves.validation_loss.back().second;
+  if (row.trouble.empty() && !row.curves.validation_loss.empty())
+    row.validation_loss = row.curves.validation_loss.back().second;
   if (row.trouble.empty() && !row.curves.accuracy.empty()) row.accuracy = row.curves.accuracy.back().second;
   if (row.trouble.empty() && !row.curves.exact_match.empty()) row.exact_match = row.curves.exact_match.back().second;
   return row;
@@ -65,7 +66,8 @@ std::string percent(double share) { return std::isnan(share) ? "-" : fmt::format
 /// A column or a note that says nothing for any run is left out.
 Table without_empty_columns(Table table) {
   for (size_t column = table[0].size(); column-- > 0;) {
-    const bool empty = std::all_of(table.begin() + 1, table.end(), [&](const auto& row) { return row[column].empty() || row[column] == "-"; });
+    const bool empty = std::all_of(table.begin() + 1, table.end(),
+                                   [&](const auto& row) { return row[column].empty() || row[column] == "-"; });
     if (!empty) continue;
     for (auto& row : table) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
   }
@@ -76,8 +78,8 @@ Table summary(const std::vector<Row>& rows) {
   Table table = {{"scheme", "validation loss", "accuracy", "exact match", "largest gradient norm", "tokens/s", "note"}};
   for (const Row& r : rows) {
     const bool ok = r.trouble.empty();
-    table.push_back({r.scheme, ok ? fmt::format("{:.4f}", r.validation_loss) : "-",
-                     percent(r.accuracy), percent(r.exact_match), fmt::format("{:.2f}", r.largest_grad_norm),
+    table.push_back({r.scheme, ok ? fmt::format("{:.4f}", r.validation_loss) : "-", percent(r.accuracy),
+                     percent(r.exact_match), fmt::format("{:.2f}", r.largest_grad_norm),
                      ok ? fmt::format("{:.0f}", r.result.tokens_per_s) : "-",
                      ok ? "" : r.trouble.substr(0, r.trouble.find(';'))});
   }
@@ -92,10 +94,13 @@ std::string write_samples(const Row& best, const Options& o, at::Device device) 
   if (!o.prompt.empty()) {
     prompts.assign(static_cast<size_t>(o.lines), o.prompt);
   } else {
-    const auto source = make_source(loaded.recipe.data, loaded.recipe.train.sequence_length, static_cast<uint64_t>(loaded.recipe.train.seed));
+    const auto source = make_source(loaded.recipe.data, loaded.recipe.train.sequence_length,
+                                    static_cast<uint64_t>(loaded.recipe.train.seed));
     for (const Problem& p : source->problems(o.lines)) prompts.push_back(p.prompt);
     while (prompts.size() < static_cast<size_t>(o.lines)) prompts.emplace_back("");
   }
+  const bool sentences =
+      loaded.recipe.data.source == "sentences";  // its documents begin after id 0, others' lines after \n
   std::string text;
   for (size_t i = 0; i < prompts.size(); ++i) {
     SamplingOptions sampling;
@@ -104,7 +109,8 @@ std::string write_samples(const Row& best, const Options& o, at::Device device) 
     sampling.seed = static_cast<int64_t>(i) + 1;
     sampling.stop = 0;
     std::string line = prompts[i];
-    const std::vector<int64_t> ids = prompts[i].empty() ? std::vector<int64_t>{0} : encode_bytes(prompts[i]);
+    const std::vector<int64_t> ids =
+        prompts[i].empty() ? std::vector<int64_t>{sentences ? 0 : 10} : encode_bytes(prompts[i]);
     generate(*loaded.model, ids, sampling, [&](int64_t id, const at::Tensor&) {
       if (id == '\n') return false;
       line += static_cast<char>(id);
@@ -124,7 +130,8 @@ void run(const Options& o) {
     std::vector<std::string> set = o.set;
     set.push_back("model.scheme=" + name);
     load_recipe(o.recipe, set);
-    if (!o.overwrite && RunFolder::holds_run(o.out + "/" + name)) fail("{}/{}: holds a run; use --overwrite to begin anew", o.out, name);
+    if (!o.overwrite && RunFolder::holds_run(o.out + "/" + name))
+      fail("{}/{}: holds a run; use --overwrite to begin anew", o.out, name);
   }
   std::vector<Row> rows;
   for (const std::string& name : names) {
@@ -137,14 +144,15 @@ void run(const Options& o) {
 
   const Row* best = nullptr;
   for (const Row& r : rows)
-    if (r.trouble.empty() && (best == nullptr || r.validation_loss < best->validation_loss)) best = &r;
+    if (std::isfinite(r.validation_loss) && (best == nullptr || r.validation_loss < best->validation_loss)) best = &r;
   const Recipe recipe = load_recipe(o.recipe, o.set);
   Report report;
   report.title = recipe.name + ": " + join(names, ", ");
-  report.lead = fmt::format("{} steps of {} × {} tokens at a learning rate of {:g}, the same recipe, data order and initial projections for "
-                            "every scheme; {} blocks, d {}, {}.",
-                            recipe.train.steps, recipe.train.batch_size, recipe.train.sequence_length, recipe.train.lr, recipe.model.n_layers,
-                            recipe.model.d_model, recipe.data.source);
+  report.lead = fmt::format(
+      "{} steps of {} × {} tokens at a learning rate of {:g}, the same recipe, data order and initial projections for "
+      "every scheme; {} blocks, d {}, {}.",
+      recipe.train.steps, recipe.train.batch_size, recipe.train.sequence_length, recipe.train.lr, recipe.model.n_layers,
+      recipe.model.d_model, recipe.data.source);
   report.summary = summary(rows);
   for (const Row& r : rows) report.runs.push_back(r.curves);
   fmt::print("\n{}\n", render_text(report.summary));
@@ -166,11 +174,14 @@ void make_report(const std::vector<std::string>& folders, const std::string& pat
   for (const std::string& folder : folders) {
     const std::string label = std::filesystem::path(folder).lexically_normal().filename().string();
     RunCurves c = read_run(folder, label.empty() ? folder : label);
-    auto last = [](const auto& curve) { return curve.empty() ? std::string("-") : fmt::format("{:.4f}", curve.back().second); };
+    auto last = [](const auto& curve) {
+      return curve.empty() ? std::string("-") : fmt::format("{:.4f}", curve.back().second);
+    };
     double largest = 0;
     for (const auto& [step, norm] : c.grad_norm) largest = std::max(largest, norm);
-    report.summary.push_back({c.label, c.loss.empty() ? "0" : fmt::format("{:.0f}", c.loss.back().first), last(c.loss), last(c.validation_loss),
-                              fmt::format("{:.2f}", largest), c.tokens_per_s.empty() ? "-" : fmt::format("{:.0f}", c.tokens_per_s.back().second)});
+    report.summary.push_back({c.label, c.loss.empty() ? "0" : fmt::format("{:.0f}", c.loss.back().first), last(c.loss),
+                              last(c.validation_loss), fmt::format("{:.2f}", largest),
+                              c.tokens_per_s.empty() ? "-" : fmt::format("{:.0f}", c.tokens_per_s.back().second)});
     report.runs.push_back(std::move(c));
   }
   write_file_atomic(path, render_html(report));

@@ -12,7 +12,7 @@ namespace siamese::cli {
 namespace {
 
 struct Options : RunOptions {
-  std::string checkpoint, data, dtype = "text";
+  std::string checkpoint, data, dtype;
   int64_t batches = 0, problems = 1000;
   bool ema = false;
 };
@@ -25,16 +25,19 @@ void run(const Options& o) {
   if (o.data.empty()) {
     source = make_source(recipe.data, length, static_cast<uint64_t>(recipe.train.seed));
   } else {
-    source = make_validation_source(o.data, o.dtype, length);
+    const bool tokens = recipe.data.source == "tokens";
+    const std::string dtype = !o.dtype.empty() ? o.dtype : tokens ? recipe.data.token_dtype : "text";
+    if (tokens && dtype == "text")
+      fail("--data {}: the model was trained on token ids; text cannot be its data", o.data);
+    source = make_validation_source(o.data, dtype, length);
   }
   if (source->vocab_size() > recipe.model.vocab_size)
     fail("{}: needs a vocabulary of {}, the model has {}", o.data, source->vocab_size(), recipe.model.vocab_size);
   source->set_vocab_size(recipe.model.vocab_size);
   fmt::print("checkpoint {} (step {}), {}\n", loaded.checkpoint, loaded.step, source->describe());
   std::fflush(stdout);
-  const EvalMetrics m =
-      evaluate_lm(*loaded.model, *source, recipe.data, length, recipe.train.micro_batch_size,
-                  o.batches * recipe.train.batch_size, o.problems);
+  const EvalMetrics m = evaluate_lm(*loaded.model, *source, recipe.data, length, recipe.train.micro_batch_size,
+                                    o.batches * recipe.train.batch_size, o.problems);
   for (const auto& [name, value] : m) fmt::print("{:<16} {:.6g}\n", name, value);
 }
 
@@ -45,9 +48,14 @@ void add_eval(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("eval", "Loss, perplexity, bits per byte and exact match of a checkpoint");
   sub->add_option("checkpoint", o->checkpoint, "a checkpoint or a run folder (its newest checkpoint)")->required();
   sub->add_option("--data", o->data, "a file instead of the run's own validation data");
-  sub->add_option("--dtype", o->dtype, "what --data holds: text, uint16 or uint32")->capture_default_str()->check(CLI::IsMember({"text", "uint16", "uint32"}));
-  sub->add_option("--batches", o->batches, "validation batches (0: all)")->capture_default_str()->check(CLI::Range(0, 1 << 30));
-  sub->add_option("--problems", o->problems, "held-out problems for exact match")->capture_default_str()->check(CLI::Range(0, 1 << 30));
+  sub->add_option("--dtype", o->dtype, "what --data holds: text, uint16 or uint32 (default: as the model's own data)")
+      ->check(CLI::IsMember({"text", "uint16", "uint32"}));
+  sub->add_option("--batches", o->batches, "validation batches (0: all)")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30));
+  sub->add_option("--problems", o->problems, "held-out problems for exact match")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30));
   sub->add_flag("--ema", o->ema, "use the averaged weights");
   o->add_to(sub);
   sub->footer("Example:\n  siamese eval runs/tiny --data other_book.txt");

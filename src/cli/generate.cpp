@@ -43,7 +43,7 @@ void run(const Options& o) {
   const std::vector<int64_t> prompt = prompt_ids(o, loaded.recipe, bytes);
   SamplingOptions sampling = o.sampling;
   sampling.cache = !o.no_cache;
-  if (bytes) sampling.stop = 0;
+  sampling.stop = bytes ? 0 : loaded.recipe.data.eos_id;
   if (bytes) fmt::print("{}", o.prompt);
   generate(*loaded.model, prompt, sampling, [&](int64_t id, const at::Tensor&) {
     if (bytes) {
@@ -77,10 +77,18 @@ void add_generate(CLI::App& app) {
   sub->add_option("checkpoint", o->checkpoint, "a checkpoint or a run folder (its newest checkpoint)")->required();
   CLI::Option* prompt = sub->add_option("--prompt", o->prompt, "the text to continue");
   sub->add_option("--ids", o->ids, "the prompt as token ids: 1,2,3")->excludes(prompt);
-  sub->add_option("--tokens", s.tokens, "how many tokens to write")->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  sub->add_option("--temperature", s.temperature, "0: always the most likely token")->capture_default_str()->check(number_between(0, 100));
-  sub->add_option("--top-k", s.top_k, "only the k most likely tokens (0: all)")->capture_default_str()->check(CLI::Range(0, 1 << 30));
-  sub->add_option("--top-p", s.top_p, "only the most likely tokens of this total probability")->capture_default_str()->check(number_between(0, 1));
+  sub->add_option("--tokens", s.tokens, "how many tokens to write")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--temperature", s.temperature, "0: always the most likely token")
+      ->capture_default_str()
+      ->check(number_between(0, 100));
+  sub->add_option("--top-k", s.top_k, "only the k most likely tokens (0: all)")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30));
+  sub->add_option("--top-p", s.top_p, "only the most likely tokens of this total probability")
+      ->capture_default_str()
+      ->check(number_between(0, 1));
   sub->add_option("--seed", s.seed, "of the random choices")->capture_default_str();
   sub->add_flag("--no-cache", o->no_cache, "compute every step from the beginning");
   sub->add_flag("--ema", o->ema, "use the averaged weights");

@@ -20,24 +20,28 @@ void print_recipe(Recipe recipe) {
   if (m.vocab_size == 0) recipe.model.vocab_size = 256;  // byte data, unless token files say otherwise
   const auto model = make_lm(recipe, at::kMeta);         // no memory is taken
   const double n = static_cast<double>(model->params().count()), value = recipe.train.precision == "bfloat16" ? 2 : 4;
-  fmt::print("scheme  {}\nmodel   {} blocks, d {}, {} heads ({} kv), feed-forward {}, vocabulary {}\n{}", m.scheme, m.n_layers, m.d_model,
-             m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.vocab_size, parameter_table(model->params()));
+  fmt::print("scheme  {}\nmodel   {} blocks, d {}, {} heads ({} kv), feed-forward {}, vocabulary {}\n{}", m.scheme,
+             m.n_layers, m.d_model, m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.vocab_size,
+             parameter_table(model->params()));
   const double optimizer = n * (value == 2 ? 12 : 8), average = recipe.train.ema > 0 ? 4 * n : 0;
-  fmt::print("memory  parameters {}, gradients {}, optimizer {}, averaged weights {}\n", human_bytes(n * value), human_bytes(n * 4),
-             human_bytes(optimizer), human_bytes(average));
+  fmt::print("memory  parameters {}, gradients {}, optimizer {}, averaged weights {}\n", human_bytes(n * value),
+             human_bytes(n * 4), human_bytes(optimizer), human_bytes(average));
   const double tokens = static_cast<double>(recipe.train.batch_size * recipe.train.sequence_length);
-  fmt::print("train   {} steps of {} tokens: {} tokens\n", recipe.train.steps, human_count(tokens), human_count(tokens * static_cast<double>(recipe.train.steps)));
+  fmt::print("train   {} steps of {} tokens: {} tokens\n", recipe.train.steps, human_count(tokens),
+             human_count(tokens * static_cast<double>(recipe.train.steps)));
 }
 
 void run(const std::string& what) {
   if (!std::filesystem::is_directory(what)) return print_recipe(load_recipe(what));
   const Checkpoint c = find_checkpoint(what);
-  fmt::print("checkpoint {}\nstep    {}\ntokens  {}\n", c.folder(), c.state().step, human_count(static_cast<double>(c.state().tokens)));
+  fmt::print("checkpoint {}\nstep    {}\ntokens  {}\n", c.folder(), c.state().step,
+             human_count(static_cast<double>(c.state().tokens)));
   if (c.state().validation_loss) fmt::print("validation loss {:.4f}\n", *c.state().validation_loss);
   const auto manifest = nlohmann::json::parse(c.manifest_text());
   fmt::print("written by {}\n", manifest.at("versions").dump());
   for (const auto& [name, file] : manifest.at("files").items())
-    fmt::print("file    {} {} xxh64 {}\n", name, human_bytes(file.at("bytes").get<double>()), file.at("xxh64").get<std::string>());
+    fmt::print("file    {} {} xxh64 {}\n", name, human_bytes(file.at("bytes").get<double>()),
+               file.at("xxh64").get<std::string>());
   print_recipe(c.recipe());
 }
 

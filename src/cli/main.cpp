@@ -34,9 +34,11 @@ std::string without_enforce(const std::string& message) {
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e, const char* first) {
   if (!app.get_subcommands().empty() || first == nullptr || *first == '-') return first_line(e.what());
   std::vector<std::string> names;
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
   const std::string meant = siamese::nearest(first, names);
-  return fmt::format("unknown command '{}'; {}", first, meant.empty() ? "`siamese --help` lists all" : "did you mean '" + meant + "'?");
+  return fmt::format("unknown command '{}'; {}", first,
+                     meant.empty() ? "`siamese --help` lists all" : "did you mean '" + meant + "'?");
 }
 
 }  // namespace
@@ -49,8 +51,9 @@ int main(int argc, char** argv) {
   CLI::App app{"siamese: train, evaluate and run Transformers with SiameseNorm and every scheme it is compared with"};
   app.require_subcommand(1);
   app.set_version_flag("--version", [] { return version_text(); });
-  app.footer("Example:\n  siamese train recipes/lm-tiny.yaml --set data.text=book.txt --out runs/book\n"
-             "  siamese generate runs/book --prompt \"Once upon\"\n\n`siamese COMMAND --help` explains a command.");
+  app.footer(
+      "Example:\n  siamese train recipes/lm-tiny.yaml --set data.text=book.txt --out runs/book\n"
+      "  siamese generate runs/book --prompt \"Once upon\"\n\n`siamese COMMAND --help` explains a command.");
   cli::add_train(app);
   cli::add_eval(app);
   cli::add_generate(app);
@@ -65,6 +68,7 @@ int main(int argc, char** argv) {
     std::error_code ignored;
     const auto self = std::filesystem::canonical("/proc/self/exe", ignored);
     set_recipe_folder((self.parent_path().parent_path() / "recipes").string());
+    cli::program = argv[0];
     app.parse(argc, argv);
     // What a full disk or a closed pipe swallowed must not look like success.
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return report("standard output: cannot write");

@@ -34,12 +34,16 @@ void run() {
   const ModelConfig defaults;
   const int64_t base = parameters_of("pre");
   for (const SchemeInfo& info : scheme_table()) {
-    const double per_block = static_cast<double>(parameters_of(info.name) - base) / 4.0 / static_cast<double>(defaults.d_model);
-    table.push_back({info.name, info.formula, info.end, streams_of(info.name), fmt::format("{:+.2f}", per_block), info.about});
+    const double per_block =
+        static_cast<double>(parameters_of(info.name) - base) / 4.0 / static_cast<double>(defaults.d_model);
+    table.push_back(
+        {info.name, info.formula, info.end, streams_of(info.name), fmt::format("{:+.2f}", per_block), info.about});
   }
   fmt::print("{}", render_text(table));
-  fmt::print("\nF: attention or feed-forward; N: a norm with a gain of its own; l: block; L: blocks; c = sqrt(2(l+1)).\n"
-             "Parameters are counted at d = {} and 4 blocks, norms at the end included; choose with model.scheme.\n", defaults.d_model);
+  fmt::print(
+      "\nF: attention or feed-forward; N: a norm with a gain of its own; l: block; L: blocks; c = sqrt(2(l+1)).\n"
+      "Parameters are counted at d = {} and 4 blocks, norms at the end included; choose with model.scheme.\n",
+      defaults.d_model);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Options : RunOptions {
 
 /// The command that continues this run, fit for a shell.
 std::string resume_command(const Options& o) {
-  std::string text = "siamese train";
+  std::string text = shell_quoted(program) + " train";
   if (!o.recipe.empty()) text += " " + shell_quoted(o.recipe);
   text += " --out " + shell_quoted(o.out);
   for (const std::string& s : o.set) text += " --set " + shell_quoted(s);
@@ -34,11 +34,13 @@ std::string resume_command(const Options& o) {
 void run(const Options& o) {
   if (o.resume && o.overwrite) throw UsageError("--resume and --overwrite exclude each other");
   if (!o.from.empty() && !o.resume) throw UsageError(fmt::format("--from {}: only together with --resume", o.from));
-  if (!o.init_from.empty() && o.resume) throw UsageError(fmt::format("--init-from {}: not together with --resume", o.init_from));
+  if (!o.init_from.empty() && o.resume)
+    throw UsageError(fmt::format("--init-from {}: not together with --resume", o.init_from));
   TrainRequest request;
   if (o.recipe.empty()) {
     const std::string stored = o.out + "/recipe.yaml";
-    if (!o.resume || !std::filesystem::exists(stored)) throw UsageError("a recipe is needed: siamese train RECIPE --out DIR");
+    if (!o.resume || !std::filesystem::exists(stored))
+      throw UsageError("a recipe is needed: siamese train RECIPE --out DIR");
     request.recipe = load_recipe(stored, o.set);
   } else {
     request.recipe = load_recipe(o.recipe, o.set);
@@ -56,9 +58,9 @@ void run(const Options& o) {
     exit_status = 128 + r.signal;
     return;
   }
-  fmt::print("done    {} steps in {}, {} tokens/s, {:.1f}% of the time waiting for data\n", r.step, human_seconds(r.seconds),
-             human_count(r.tokens_per_s), 100 * r.data_wait);
-  fmt::print("next    siamese generate {}\n", shell_quoted(request.out));
+  fmt::print("done    {} steps in {}, {} tokens/s, {:.1f}% of the time waiting for data\n", r.step,
+             human_seconds(r.seconds), human_count(r.tokens_per_s), 100 * r.data_wait);
+  fmt::print("next    {} generate {}\n", shell_quoted(program), shell_quoted(request.out));
 }
 
 }  // namespace
@@ -66,7 +68,8 @@ void run(const Options& o) {
 void add_train(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("train", "Train a model from a recipe");
-  sub->add_option("recipe", o->recipe, "a recipe file or the name of a bundled one; with --resume the run's own if left out");
+  sub->add_option("recipe", o->recipe,
+                  "a recipe file or the name of a bundled one; with --resume the run's own if left out");
   sub->add_option("--out", o->out, "run folder (default: runs/NAME)");
   sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
   sub->add_flag("--resume", o->resume, "continue the run in the folder from its newest checkpoint");
@@ -74,9 +77,10 @@ void add_train(CLI::App& app) {
   sub->add_option("--from", o->from, "with --resume: this checkpoint instead of the newest");
   sub->add_option("--init-from", o->init_from, "start anew from the weights of this checkpoint or run");
   o->add_to(sub);
-  sub->footer("Examples:\n  siamese train recipes/lm-tiny.yaml --out runs/tiny\n"
-              "  siamese train lm-tiny --set data.text=book.txt --set model.scheme=pre --out runs/book\n"
-              "  siamese train --out runs/book --resume");
+  sub->footer(
+      "Examples:\n  siamese train recipes/lm-tiny.yaml --out runs/tiny\n"
+      "  siamese train lm-tiny --set data.text=book.txt --set model.scheme=pre --out runs/book\n"
+      "  siamese train --out runs/book --resume");
   sub->callback([o] { run(*o); });
 }
 

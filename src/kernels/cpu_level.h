@@ -19,11 +19,14 @@ inline CpuLevel cpu_level() {
 }
 
 /// Calls FUNCTION of the namespace that was compiled for this CPU.
-#define SIAMESE_DISPATCH(function, ...)                     \
-  switch (cpu_level()) {                                    \
-    case CpuLevel::v4: return v4::function(__VA_ARGS__);    \
-    case CpuLevel::v3: return v3::function(__VA_ARGS__);    \
-    case CpuLevel::base: return base::function(__VA_ARGS__); \
+#define SIAMESE_DISPATCH(function, ...)   \
+  switch (cpu_level()) {                  \
+    case CpuLevel::v4:                    \
+      return v4::function(__VA_ARGS__);   \
+    case CpuLevel::v3:                    \
+      return v3::function(__VA_ARGS__);   \
+    case CpuLevel::base:                  \
+      return base::function(__VA_ARGS__); \
   }
 
 }  // namespace siamese::kernels

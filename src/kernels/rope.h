@@ -10,8 +10,8 @@ namespace siamese::kernels {
 
 template <class T>
 struct RopeCall {
-  const T* in = nullptr;                 // [B, length, heads, dim] by strides, dim contiguous
-  T* out = nullptr;                      // [B, length, heads, dim] contiguous
+  const T* in = nullptr;                             // [B, length, heads, dim] by strides, dim contiguous
+  T* out = nullptr;                                  // [B, length, heads, dim] contiguous
   const compute_t<T>*cos = nullptr, *sin = nullptr;  // [length, dim/2]
   int64_t length = 0, heads = 0, dim = 0;
   int64_t batch_stride = 0, token_stride = 0, head_stride = 0;

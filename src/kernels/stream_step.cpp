@@ -4,12 +4,12 @@
 
 namespace siamese::kernels {
 
-#define SIAMESE_DECLARE(level)                                                          \
-  namespace level {                                                                     \
-  template <class S, class Z, class C>                                                  \
-  void forward(const StreamStep<S, Z>&, int64_t, int64_t, C*);                          \
-  template <class S, class Z, class C>                                                  \
-  void backward(const StreamStep<S, Z>&, int64_t, int64_t, C*, C*);                     \
+#define SIAMESE_DECLARE(level)                                      \
+  namespace level {                                                 \
+  template <class S, class Z, class C>                              \
+  void forward(const StreamStep<S, Z>&, int64_t, int64_t, C*);      \
+  template <class S, class Z, class C>                              \
+  void backward(const StreamStep<S, Z>&, int64_t, int64_t, C*, C*); \
   }
 SIAMESE_DECLARE(base)
 SIAMESE_DECLARE(v3)

@@ -26,11 +26,11 @@ enum Column { kGainX, kBiasX, kGainY, kBiasY, kGainIn, kBiasIn, kC1, kColumns };
 template <class S, class Z>  // S: type of the streams, Z: type of r, z and the gains
 struct StreamStep {
   int64_t d = 0;
-  bool layer = false;                                  // LayerNorm instead of RMSNorm
+  bool layer = false;                                    // LayerNorm instead of RMSNorm
   bool norm_x = false, norm_y = false, norm_in = false;  // which norms exist (a norm may have no gain)
   double eps = 0, a = 1;
-  const S *x = nullptr, *y = nullptr;                  // [rows, d]
-  const Z* r = nullptr;                                // [rows, d]
+  const S *x = nullptr, *y = nullptr;  // [rows, d]
+  const Z* r = nullptr;                // [rows, d]
   const Z *gain_x = nullptr, *bias_x = nullptr, *gain_y = nullptr, *bias_y = nullptr;
   const Z *gain_in = nullptr, *bias_in = nullptr, *c1 = nullptr;  // [d] each
   // Forward writes these; x_out and y_out may be null when nobody needs them.
@@ -40,7 +40,7 @@ struct StreamStep {
   const S *g_x_out = nullptr, *g_y_out = nullptr;
   const Z* g_z = nullptr;
   S *g_x = nullptr, *g_y = nullptr;
-  Z* g_r = nullptr;                                    // null when it would equal g_x or g_y
+  Z* g_r = nullptr;  // null when it would equal g_x or g_y
 };
 
 /// Rows begin … end-1. `scratch` holds 8·d values.

@@ -54,8 +54,8 @@ void affine(const C* hat, const Z* gain, const Z* bias, int64_t d, C* out) {
 
 /// g ← Nᵀg in place, and the column sums of this row.
 template <class C, class Z>
-void norm_backward(const Stats<C>& s, const C* hat, const Z* gain, bool has_bias, bool layer, int64_t d, C* g, C* d_gain,
-                   C* d_bias) {
+void norm_backward(const Stats<C>& s, const C* hat, const Z* gain, bool has_bias, bool layer, int64_t d, C* g,
+                   C* d_gain, C* d_bias) {
   if (has_bias) {
 #pragma omp simd
     for (int64_t i = 0; i < d; ++i) d_bias[i] += g[i];

@@ -4,12 +4,12 @@
 
 namespace siamese::kernels {
 
-#define SIAMESE_DECLARE(level)                                                      \
-  namespace level {                                                                 \
-  template <class T>                                                                \
-  void swiglu(const T*, T*, int64_t, int64_t, int64_t);                             \
-  template <class T>                                                                \
-  void swiglu_grad(const T*, const T*, T*, int64_t, int64_t, int64_t);              \
+#define SIAMESE_DECLARE(level)                                         \
+  namespace level {                                                    \
+  template <class T>                                                   \
+  void swiglu(const T*, T*, int64_t, int64_t, int64_t);                \
+  template <class T>                                                   \
+  void swiglu_grad(const T*, const T*, T*, int64_t, int64_t, int64_t); \
   }
 SIAMESE_DECLARE(base)
 SIAMESE_DECLARE(v3)

@@ -18,7 +18,9 @@ int64_t choose(const at::Tensor& logits, const SamplingOptions& o, int64_t posit
   int64_t count = 0;
   double total = 0;
   while (count < p.size(0) && (count == 0 || total < o.top_p)) total += mass[count++];
-  const double u = total * uniform_open(RandomKey(static_cast<uint64_t>(o.seed), static_cast<uint64_t>(position), kSampling).word(0));
+  const double u =
+      total *
+      uniform_open(RandomKey(static_cast<uint64_t>(o.seed), static_cast<uint64_t>(position), kSampling).word(0));
   double sum = 0;
   int64_t pick = 0;
   for (; pick + 1 < count; ++pick) {
@@ -32,7 +34,8 @@ std::vector<int64_t> generate(const LanguageModel& model, const std::vector<int6
                               const std::function<bool(int64_t, const at::Tensor&)>& emit) {
   if (prompt.empty()) fail("the prompt is empty: generation needs at least one token to start from");
   for (const int64_t id : prompt)
-    if (id < 0 || id >= model.config().vocab_size) fail("prompt id {} is outside the vocabulary of {}", id, model.config().vocab_size);
+    if (id < 0 || id >= model.config().vocab_size)
+      fail("prompt id {} is outside the vocabulary of {}", id, model.config().vocab_size);
   const at::NoGradGuard no_grad;
   const auto device = model.params().device();
   std::vector<int64_t> all = prompt, written;

@@ -7,6 +7,7 @@
 
 #include "models/lm_init.h"
 #include "nn/recompute.h"
+#include "ops/linear.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -125,7 +126,7 @@ at::Tensor LanguageModel::hidden(const at::Tensor& ids, const Forward& forward) 
   return h;
 }
 
-at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return at::linear(hidden, head_); }
+at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return project(hidden, head_); }
 
 LmLoss LanguageModel::loss(const at::Tensor& ids, const Forward& forward, double z_weight, int64_t ignore) const {
   const int64_t t = ids.size(1) - 1;

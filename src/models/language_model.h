@@ -21,8 +21,8 @@ struct ModelOptions {
 };
 
 struct LmLoss {
-  at::Tensor total;          // what is differentiated: ce + z_weight · mean logsumexp²
-  at::Tensor ce;             // mean cross entropy
+  at::Tensor total;  // what is differentiated: ce + z_weight · mean logsumexp²
+  at::Tensor ce;     // mean cross entropy
 };
 
 class LanguageModel {

@@ -44,13 +44,15 @@ ParityResult check_parity(const std::string& path, const ParityOptions& options)
   if (ids.dim() != 2 || ids.size(1) < 2) fail("{}: input.ids must be [batch, length] with a length of 2 or more", path);
   if (ids.min().item<int64_t>() < 0 || ids.max().item<int64_t>() >= config.vocab_size)
     fail("{}: input.ids holds an id outside the vocabulary of {}", path, config.vocab_size);
-  const at::Tensor in = ids.to(options.device), logits = model.logits(model.hidden(in.slice(1, 0, ids.size(1) - 1), {}));
+  const at::Tensor in = ids.to(options.device),
+                   logits = model.logits(model.hidden(in.slice(1, 0, ids.size(1) - 1), {}));
   const at::Tensor loss = at::cross_entropy_loss(logits.flatten(0, 1), in.slice(1, 1).reshape({-1}));
   torch::autograd::backward({loss});
 
   ParityResult result;
   // The official files were written in fp32: they cannot agree better than that.
-  if (options.dtype == at::kDouble && file.metadata().at("model") == "lm") result.output_bound = result.gradient_bound = 1e-6;
+  if (options.dtype == at::kDouble && file.metadata().at("model") == "lm")
+    result.output_bound = result.gradient_bound = 1e-6;
   Worst output, gradient;
   output.add(logits, to_tensor(file.at("output.logits")), 1e-6, "logits");
   output.add(loss, to_tensor(file.at("output.loss")), 1e-6, "loss");

@@ -24,8 +24,9 @@ void common(const json& j, const std::string& file, ModelConfig& c) {
   c.d_model = need(j, "d_model", file);
   c.n_layers = need(j, "n_layers", file);
   c.n_heads = need(j, "n_heads", file);
-  c.n_kv_heads = get<int64_t>(j, "n_kv_heads", c.n_heads);
-  c.vocab_size = get<int64_t>(j, "embedding_size", need(j, "vocab_size", file));
+  c.n_kv_heads = get<int64_t>(j, "n_kv_heads", get<bool>(j, "multi_query_attention", false) ? 1 : c.n_heads);
+  c.vocab_size = get<int64_t>(j, "embedding_size", 0);
+  if (c.vocab_size == 0) c.vocab_size = need(j, "vocab_size", file);
   c.activation = get<std::string>(j, "activation_type", "swiglu");
   c.mlp_hidden_size = get<int64_t>(j, "mlp_hidden_size", get<int64_t>(j, "mlp_ratio", 4) * c.d_model);
   c.rope_theta = get<double>(j, "rope_theta", 10000.0);
@@ -34,13 +35,18 @@ void common(const json& j, const std::string& file, ModelConfig& c) {
 
 /// The published code's own keys; the scheme is the file's `model`.
 void official(const json& j, const std::string& model, const std::string& file, ModelConfig& c) {
-  static const std::map<std::string, std::string> names = {{"pre", "pre"}, {"post", "post"}, {"hybridnorm", "hybrid"},
-      {"hybridnorm_star", "hybrid_star"}, {"siamese_hybrid_pre", "siamese_hybrid"}};
+  static const std::map<std::string, std::string> names = {{"pre", "pre"},
+                                                           {"post", "post"},
+                                                           {"hybridnorm", "hybrid"},
+                                                           {"hybridnorm_star", "hybrid_star"},
+                                                           {"siamese_hybrid_pre", "siamese_hybrid"}};
   const auto it = names.find(model);
   if (it == names.end()) fail("{}: model '{}' is not one this program builds", file, model);
   c.scheme = it->second;
-  if (get<bool>(j, "alibi", false) || !get<bool>(j, "rope", true)) fail("{}: only rotary positions are supported", file);
-  if (get<std::string>(j, "block_type", "sequential") != "sequential") fail("{}: only sequential blocks are supported", file);
+  if (get<bool>(j, "alibi", false) || !get<bool>(j, "rope", true))
+    fail("{}: only rotary positions are supported", file);
+  if (get<std::string>(j, "block_type", "sequential") != "sequential")
+    fail("{}: only sequential blocks are supported", file);
   const std::string norm = get<std::string>(j, "layer_norm_type", "rms");
   c.norm = norm == "rms" ? "rms" : "layer";
   c.norm_eps = get<double>(j, "layer_norm_eps", 1e-5);
@@ -65,8 +71,8 @@ void ours(const json& j, const std::string& file, ModelConfig& c) {
   if (j.contains("experts")) fail("{}: mixtures of experts are not built yet", file);
 }
 
-/// The config is a stranger's: what the model divides by or allocates must make sense before it is built. Sizes are held
-/// against the file, which has to contain every matrix anyway.
+/// The config is a stranger's: what the model divides by or allocates must make sense before it is built. Sizes are
+/// held against the file, which has to contain every matrix anyway.
 void check(const ModelConfig& c, const SafetensorsFile& file) {
   int64_t largest = 0;
   for (const auto& [name, view] : file.tensors()) {
@@ -75,7 +81,8 @@ void check(const ModelConfig& c, const SafetensorsFile& file) {
     largest = std::max(largest, n);
   }
   auto within = [&](const char* key, int64_t value, int64_t high) {
-    if (value < 1 || value > high) fail("{}: config '{}' is {}, which does not fit the file's tensors", file.name(), key, value);
+    if (value < 1 || value > high)
+      fail("{}: config '{}' is {}, which does not fit the file's tensors", file.name(), key, value);
   };
   within("d_model", c.d_model, largest);
   within("n_heads", c.n_heads, c.d_model);
@@ -84,8 +91,10 @@ void check(const ModelConfig& c, const SafetensorsFile& file) {
   within("vocab_size", c.vocab_size, largest / c.d_model);
   within("mlp_hidden_size", c.mlp_hidden_size, largest / c.d_model);
   if (c.d_model % c.n_heads != 0 || c.d_model / c.n_heads % 2 != 0 || c.n_heads % c.n_kv_heads != 0)
-    fail("{}: config: d_model {}, n_heads {} and n_kv_heads {} do not go together", file.name(), c.d_model, c.n_heads, c.n_kv_heads);
-  if (c.activation != "swiglu" && c.activation != "gelu") fail("{}: activation_type '{}' is not built here", file.name(), c.activation);
+    fail("{}: config: d_model {}, n_heads {} and n_kv_heads {} do not go together", file.name(), c.d_model, c.n_heads,
+         c.n_kv_heads);
+  if (c.activation != "swiglu" && c.activation != "gelu")
+    fail("{}: activation_type '{}' is not built here", file.name(), c.activation);
   if (c.activation == "swiglu" && c.mlp_hidden_size % 2 != 0)
     fail("{}: config 'mlp_hidden_size' is {}, but swiglu needs an even one", file.name(), c.mlp_hidden_size);
   if (c.norm != "rms" && c.norm != "layer") fail("{}: norm '{}' is not built here", file.name(), c.norm);

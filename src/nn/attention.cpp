@@ -50,7 +50,8 @@ at::Tensor Attention::operator()(const at::Tensor& h, const Forward& forward) co
   return out(attend(q, k, v, forward).transpose(1, 2).reshape({b, t, heads * head_dim}));
 }
 
-at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Forward& forward) const {
+at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const Forward& forward) const {
   const int64_t t = q.size(2), past = k.size(2) - t;
   const bool drop = forward.training && dropout > 0;
   if (!drop && !forward.documents.defined() && (past == 0 || t == 1))

@@ -14,8 +14,8 @@ struct Attention {
   double dropout = 0;
   bool fused = true;
   Linear qkv, out;
-  Norm q_norm, k_norm, v_norm;   // off, or of width head_dim (per head), or of the whole projection
-  bool whole_projection = false; // which; a norm without a gain does not tell
+  Norm q_norm, k_norm, v_norm;    // off, or of width head_dim (per head), or of the whole projection
+  bool whole_projection = false;  // which; a norm without a gain does not tell
   const Rope* rope = nullptr;
 
   at::Tensor operator()(const at::Tensor& h, const Forward& forward) const;  // [B, T, d] -> [B, T, d]

@@ -21,9 +21,9 @@ struct KvCache {
 struct Forward {
   bool training = false;
   int64_t seed = 0, step = 0;
-  int64_t row = 0;                 // number of the first row in the global batch: random numbers are per global row
-  at::Tensor documents;            // [B, T] document numbers for masking; undefined: one document a row
-  KvCache* cache = nullptr;        // generation: append to it and attend to it
+  int64_t row = 0;           // number of the first row in the global batch: random numbers are per global row
+  at::Tensor documents;      // [B, T] document numbers for masking; undefined: one document a row
+  KvCache* cache = nullptr;  // generation: append to it and attend to it
   /// Called with a name and every intermediate of note; used to find the first tensor that went bad.
   std::function<void(const std::string&, const at::Tensor&)> probe;
 

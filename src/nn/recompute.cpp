@@ -10,7 +10,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Carries the function through saved_data; no tensors in it.
+/// Carries the function through saved_data. It may hold constants, but nothing that leads back to this node.
 struct Piece : torch::CustomClassHolder {
   TensorFunction f;
   size_t inputs = 0;
@@ -40,7 +40,8 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
     variable_list out, out_grads;
     {
       const at::AutoGradMode grad(true);
-      const variable_list again = piece->f({leaves.begin(), leaves.begin() + static_cast<std::ptrdiff_t>(piece->inputs)});
+      const variable_list again =
+          piece->f({leaves.begin(), leaves.begin() + static_cast<std::ptrdiff_t>(piece->inputs)});
       for (size_t i = 0; i < again.size(); ++i)
         if (grads[i].defined() && again[i].requires_grad()) out.push_back(again[i]), out_grads.push_back(grads[i]);
     }

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <cstring>
 #include <fmt/ranges.h>
+#include <cstring>
 
 #include <set>
 
@@ -13,16 +13,26 @@ namespace siamese {
 
 at::ScalarType to_scalar_type(DType dtype) {
   switch (dtype) {
-    case DType::F64: return at::kDouble;
-    case DType::F32: return at::kFloat;
-    case DType::F16: return at::kHalf;
-    case DType::BF16: return at::kBFloat16;
-    case DType::I64: return at::kLong;
-    case DType::I32: return at::kInt;
-    case DType::I16: return at::kShort;
-    case DType::I8: return at::kChar;
-    case DType::U8: return at::kByte;
-    case DType::BOOL: return at::kBool;
+    case DType::F64:
+      return at::kDouble;
+    case DType::F32:
+      return at::kFloat;
+    case DType::F16:
+      return at::kHalf;
+    case DType::BF16:
+      return at::kBFloat16;
+    case DType::I64:
+      return at::kLong;
+    case DType::I32:
+      return at::kInt;
+    case DType::I16:
+      return at::kShort;
+    case DType::I8:
+      return at::kChar;
+    case DType::U8:
+      return at::kByte;
+    case DType::BOOL:
+      return at::kBool;
   }
   fail("unknown dtype {}", static_cast<int>(dtype));
 }
@@ -40,13 +50,16 @@ at::Tensor to_tensor(const TensorView& view) {
   return t;
 }
 
-std::string save_tensors(const std::string& path, const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+std::string save_tensors(const std::string& path, const NamedTensors& tensors,
+                         const std::map<std::string, std::string>& metadata) {
   std::vector<at::Tensor> keep;
   std::vector<TensorToWrite> out;
   for (const auto& [name, tensor] : tensors) {
     keep.push_back(tensor.detach().to(at::kCPU).contiguous());
     const at::Tensor& t = keep.back();
-    out.push_back({name, to_dtype(t.scalar_type()), t.sizes().vec(),
+    out.push_back({name,
+                   to_dtype(t.scalar_type()),
+                   t.sizes().vec(),
                    {static_cast<const std::byte*>(t.const_data_ptr()), static_cast<size_t>(t.nbytes())}});
   }
   return write_safetensors(path, out, metadata);
@@ -58,14 +71,15 @@ void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const s
   for (const auto& [name, tensor] : into) {
     const TensorView& view = file.at(prefix + name);
     if (at::IntArrayRef(view.shape) != tensor.sizes())
-      fail("{}: tensor '{}' has shape [{}] but the model needs [{}]", file.name(), prefix + name, fmt::join(view.shape, ", "),
-           fmt::join(tensor.sizes().vec(), ", "));
+      fail("{}: tensor '{}' has shape [{}] but the model needs [{}]", file.name(), prefix + name,
+           fmt::join(view.shape, ", "), fmt::join(tensor.sizes().vec(), ", "));
     tensor.copy_(to_tensor(view));
     used.insert(prefix + name);
   }
   if (!exact) return;
   for (const auto& [name, view] : file.tensors())
-    if (name.starts_with(prefix) && !used.contains(name)) fail("{}: tensor '{}' is not part of this model", file.name(), name);
+    if (name.starts_with(prefix) && !used.contains(name))
+      fail("{}: tensor '{}' is not part of this model", file.name(), name);
 }
 
 NamedTensors named(const Params& params) {

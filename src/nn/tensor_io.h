@@ -25,7 +25,8 @@ std::string save_tensors(const std::string& path, const NamedTensors& tensors,
 
 /// Copies `<prefix><name>` of the file into every named tensor; names, shapes and completeness are checked, and with
 /// `exact` nothing else may stand in the file.
-void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const std::string& prefix = "", bool exact = true);
+void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const std::string& prefix = "",
+                  bool exact = true);
 
 NamedTensors named(const Params& params);
 

@@ -11,10 +11,14 @@ namespace siamese {
 template <class F>
 void with_kernel_type(at::ScalarType type, const char* op, const F& f) {
   switch (type) {
-    case at::kFloat: return f(float{});
-    case at::kDouble: return f(double{});
-    case at::kBFloat16: return f(kernels::bf16{});
-    default: TORCH_CHECK(false, "[", op, "] needs fp32, fp64 or bf16 but got ", type);
+    case at::kFloat:
+      return f(float{});
+    case at::kDouble:
+      return f(double{});
+    case at::kBFloat16:
+      return f(kernels::bf16{});
+    default:
+      TORCH_CHECK(false, "[", op, "] needs fp32, fp64 or bf16 but got ", type);
   }
 }
 

@@ -37,7 +37,8 @@ at::Tensor& truncated_normal_cpu(at::Tensor& out, double std, double cutoff, int
 at::Tensor& uniform_cpu(at::Tensor& out, int64_t seed, int64_t step, int64_t site, int64_t offset) {
   TORCH_CHECK(out.is_contiguous() && out.scalar_type() == at::kFloat, "[uniform_] needs a contiguous fp32 tensor");
   float* data = out.mutable_data_ptr<float>();
-  for_each_word(out.numel(), draw_of(seed, step, site, offset), [&](int64_t i, uint32_t word) { data[i] = uniform24(word); });
+  for_each_word(out.numel(), draw_of(seed, step, site, offset),
+                [&](int64_t i, uint32_t word) { data[i] = uniform24(word); });
   return out;
 }
 
@@ -55,7 +56,8 @@ at::Tensor dropout_cpu(const at::Tensor& x, double p, int64_t seed, int64_t step
 }
 
 at::Tensor call_dropout(const at::Tensor& x, double p, int64_t seed, int64_t step, int64_t site, int64_t offset) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("siamese::dropout", "").typed<decltype(call_dropout)>();
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("siamese::dropout", "").typed<decltype(call_dropout)>();
   return op.call(x, p, seed, step, site, offset);
 }
 
@@ -70,10 +72,16 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
     ctx->saved_data["p"] = p;
     return call_dropout(x, p, seed, step, site, offset);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list g) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list g) {
     auto whole = [&](const char* name) { return ctx->saved_data[name].toInt(); };
-    return {call_dropout(g[0], ctx->saved_data["p"].toDouble(), whole("seed"), whole("step"), whole("site"), whole("offset")),
-            {}, {}, {}, {}, {}};
+    return {call_dropout(g[0], ctx->saved_data["p"].toDouble(), whole("seed"), whole("step"), whole("site"),
+                         whole("offset")),
+            {},
+            {},
+            {},
+            {},
+            {}};
   }
 };
 
@@ -86,7 +94,9 @@ at::Tensor dropout_meta(const at::Tensor& x, double, int64_t, int64_t, int64_t, 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(siamese, m) {
-  m.def("truncated_normal_(Tensor(a!) out, float std, float cutoff, int seed, int step, int site, int offset=0) -> Tensor(a!)");
+  m.def(
+      "truncated_normal_(Tensor(a!) out, float std, float cutoff, int seed, int step, int site, int offset=0) -> "
+      "Tensor(a!)");
   m.def("uniform_(Tensor(a!) out, int seed, int step, int site, int offset=0) -> Tensor(a!)");
   m.def("dropout(Tensor x, float p, int seed, int step, int site, int offset=0) -> Tensor");
 }

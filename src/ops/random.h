@@ -1,4 +1,4 @@
-// Registered random operators: `siamese::truncated_normal_`, `siamese::uniform`, `siamese::dropout`. Values depend on
+// Registered random operators: `siamese::truncated_normal_`, `siamese::uniform_`, `siamese::dropout`. Values depend on
 // (seed, step, site, element) only, never on the device, the number of threads or the order of calls.
 #pragma once
 

@@ -7,9 +7,12 @@ namespace siamese {
 namespace {
 
 at::Tensor rotate_cpu(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
-  TORCH_CHECK(input.dim() == 4 && input.size(3) % 2 == 0, "[rope] t must be [B, T, heads, even dim] but is ", input.sizes());
-  TORCH_CHECK(cos.dim() == 2 && cos.size(0) == input.size(1) && cos.size(1) * 2 == input.size(3) && cos.sizes() == sin.sizes(),
-              "[rope] cos and sin must be [", input.size(1), ", ", input.size(3) / 2, "] but are ", cos.sizes(), " and ", sin.sizes());
+  TORCH_CHECK(input.dim() == 4 && input.size(3) % 2 == 0, "[rope] t must be [B, T, heads, even dim] but is ",
+              input.sizes());
+  TORCH_CHECK(
+      cos.dim() == 2 && cos.size(0) == input.size(1) && cos.size(1) * 2 == input.size(3) && cos.sizes() == sin.sizes(),
+      "[rope] cos and sin must be [", input.size(1), ", ", input.size(3) / 2, "] but are ", cos.sizes(), " and ",
+      sin.sizes());
   const at::Tensor t = input.stride(3) == 1 ? input : input.contiguous(), c = cos.contiguous(), s = sin.contiguous();
   at::Tensor out = at::empty(t.sizes(), t.options());
   with_kernel_type(t.scalar_type(), "rope", [&](auto tag) {
@@ -22,12 +25,15 @@ at::Tensor rotate_cpu(const at::Tensor& input, const at::Tensor& cos, const at::
     call.batch_stride = t.stride(0), call.token_stride = t.stride(1), call.head_stride = t.stride(2);
     call.sign = inverse ? C(-1) : C(1);
     const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, call.heads * call.dim));
-    at::parallel_for(0, t.size(0) * t.size(1), grain, [&](int64_t begin, int64_t end) { kernels::rope<T>(call, begin, end); });
+    at::parallel_for(0, t.size(0) * t.size(1), grain,
+                     [&](int64_t begin, int64_t end) { kernels::rope<T>(call, begin, end); });
   });
   return out;
 }
 
-at::Tensor rotate_meta(const at::Tensor& t, const at::Tensor&, const at::Tensor&, bool) { return at::empty(t.sizes(), t.options()); }
+at::Tensor rotate_meta(const at::Tensor& t, const at::Tensor&, const at::Tensor&, bool) {
+  return at::empty(t.sizes(), t.options());
+}
 
 at::Tensor call(const at::Tensor& t, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("siamese::rope", "").typed<decltype(call)>();
@@ -37,13 +43,15 @@ at::Tensor call(const at::Tensor& t, const at::Tensor& cos, const at::Tensor& si
 /// A rotation's transpose is the rotation back: the same operator both ways.
 class RopeFunction : public torch::autograd::Function<RopeFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& t, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& t, const at::Tensor& cos,
+                            const at::Tensor& sin, bool inverse) {
     at::AutoDispatchBelowADInplaceOrView guard;
     ctx->save_for_backward({cos, sin});
     ctx->saved_data["inverse"] = inverse;
     return call(t, cos, sin, inverse);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list g) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list g) {
     const auto saved = ctx->get_saved_variables();
     return {call(g[0], saved[0], saved[1], !ctx->saved_data["inverse"].toBool()), {}, {}, {}};
   }

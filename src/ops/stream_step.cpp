@@ -43,16 +43,24 @@ struct Call {
 
   /// The kernels read raw memory: sizes and types must be what they expect.
   void check(at::ScalarType dtype) const {
-    TORCH_CHECK(stream().defined() && stream().dim() >= 1, "[stream_step] needs a stream x or y with at least 1 dimension");
+    TORCH_CHECK(stream().defined() && stream().dim() >= 1,
+                "[stream_step] needs a stream x or y with at least 1 dimension");
     const int64_t d = stream().size(-1);
     if (both()) TORCH_CHECK(x.sizes() == y.sizes(), "[stream_step] x is ", x.sizes(), " but y is ", y.sizes());
-    if (both()) TORCH_CHECK(x.scalar_type() == y.scalar_type(), "[stream_step] x is ", x.scalar_type(), " but y is ", y.scalar_type());
-    if (r.defined()) TORCH_CHECK(r.sizes() == stream().sizes(), "[stream_step] r is ", r.sizes(), " but the stream is ", stream().sizes());
-    if (r.defined()) TORCH_CHECK(r.scalar_type() == dtype, "[stream_step] r is ", r.scalar_type(), " but the values are ", dtype);
+    if (both())
+      TORCH_CHECK(x.scalar_type() == y.scalar_type(), "[stream_step] x is ", x.scalar_type(), " but y is ",
+                  y.scalar_type());
+    if (r.defined())
+      TORCH_CHECK(r.sizes() == stream().sizes(), "[stream_step] r is ", r.sizes(), " but the stream is ",
+                  stream().sizes());
+    if (r.defined())
+      TORCH_CHECK(r.scalar_type() == dtype, "[stream_step] r is ", r.scalar_type(), " but the values are ", dtype);
     for (const Tensor* t : {&gain_x, &bias_x, &gain_y, &bias_y, &gain_in, &bias_in, &c1}) {
       if (!t->defined()) continue;
-      TORCH_CHECK(t->dim() == 1 && t->size(0) == d, "[stream_step] a gain must have shape [", d, "] but has ", t->sizes());
-      TORCH_CHECK(t->scalar_type() == dtype, "[stream_step] a gain is ", t->scalar_type(), " but the values are ", dtype);
+      TORCH_CHECK(t->dim() == 1 && t->size(0) == d, "[stream_step] a gain must have shape [", d, "] but has ",
+                  t->sizes());
+      TORCH_CHECK(t->scalar_type() == dtype, "[stream_step] a gain is ", t->scalar_type(), " but the values are ",
+                  dtype);
     }
     TORCH_CHECK(!c1.defined() || !on(kNormX), "[stream_step] c1 and a norm on x exclude each other");
   }
@@ -64,7 +72,8 @@ struct Call {
     p.layer = on(kLayer), p.norm_x = on(kNormX), p.norm_y = on(kNormY), p.norm_in = on(kNormIn);
     p.eps = eps, p.a = a;
     p.x = in_ptr<S>(x), p.y = in_ptr<S>(y), p.r = in_ptr<Z>(r);
-    p.gain_x = in_ptr<Z>(gain_x), p.bias_x = in_ptr<Z>(bias_x), p.gain_y = in_ptr<Z>(gain_y), p.bias_y = in_ptr<Z>(bias_y);
+    p.gain_x = in_ptr<Z>(gain_x), p.bias_x = in_ptr<Z>(bias_x), p.gain_y = in_ptr<Z>(gain_y),
+    p.bias_y = in_ptr<Z>(bias_y);
     p.gain_in = in_ptr<Z>(gain_in), p.bias_in = in_ptr<Z>(bias_in), p.c1 = in_ptr<Z>(c1);
     return p;
   }
@@ -73,17 +82,18 @@ struct Call {
   bool z_is_x() const { return x.defined() && !y.defined() && on(kNormX) && !on(kNormIn); }
 };
 
-#define SIAMESE_STEP_ARGS                                                                                              \
-  const OptTensor &x, const OptTensor &y, const OptTensor &r, const OptTensor &gain_x, const OptTensor &bias_x,        \
-      const OptTensor &gain_y, const OptTensor &bias_y, const OptTensor &gain_in, const OptTensor &bias_in,            \
+#define SIAMESE_STEP_ARGS                                                                                       \
+  const OptTensor &x, const OptTensor &y, const OptTensor &r, const OptTensor &gain_x, const OptTensor &bias_x, \
+      const OptTensor &gain_y, const OptTensor &bias_y, const OptTensor &gain_in, const OptTensor &bias_in,     \
       const OptTensor &c1, double a, double eps, int64_t flags, at::ScalarType dtype
 #define SIAMESE_STEP_NAMES x, y, r, gain_x, bias_x, gain_y, bias_y, gain_in, bias_in, c1, a, eps, flags, dtype
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor>;
 
 Call make_call(SIAMESE_STEP_ARGS) {
-  Call call{dense(x), dense(y), dense(r), dense(gain_x), dense(bias_x), dense(gain_y), dense(bias_y), dense(gain_in),
-            dense(bias_in), dense(c1), a, eps, flags};
+  Call call{
+      dense(x),       dense(y),  dense(r), dense(gain_x), dense(bias_x), dense(gain_y), dense(bias_y), dense(gain_in),
+      dense(bias_in), dense(c1), a,        eps,           flags};
   call.check(dtype);
   return call;
 }
@@ -117,12 +127,15 @@ Outputs forward_cpu(SIAMESE_STEP_ARGS) {
 }
 
 /// Gradients of x, y, r and of the seven vectors; undefined where the input is absent.
-std::vector<Tensor> backward_cpu(const Call& call, at::ScalarType dtype, const Tensor& g_z, const Tensor& g_x_out, const Tensor& g_y_out) {
+std::vector<Tensor> backward_cpu(const Call& call, at::ScalarType dtype, const Tensor& g_z, const Tensor& g_x_out,
+                                 const Tensor& g_y_out) {
   const Tensor& s = call.stream();
   const Tensor gz = dense(optional(g_z)), gx_out = dense(optional(g_x_out)), gy_out = dense(optional(g_y_out));
-  Tensor g_x = call.x.defined() ? at::empty_like(s) : Tensor(), g_y = call.y.defined() ? at::empty_like(s) : Tensor(), g_r;
+  Tensor g_x = call.x.defined() ? at::empty_like(s) : Tensor(), g_y = call.y.defined() ? at::empty_like(s) : Tensor(),
+         g_r;
   // With one stream and a = 1, r's gradient is the stream's: one tensor serves both.
-  const bool shared = call.r.defined() && !call.both() && (call.y.defined() || call.a == 1.0) && s.scalar_type() == dtype;
+  const bool shared =
+      call.r.defined() && !call.both() && (call.y.defined() || call.a == 1.0) && s.scalar_type() == dtype;
   if (call.r.defined() && !shared) g_r = at::empty(s.sizes(), s.options().dtype(dtype));
   std::vector<Tensor> vectors(kernels::kColumns);
   with_types(s.scalar_type(), dtype, [&](auto s_tag, auto z_tag) {
@@ -140,11 +153,12 @@ std::vector<Tensor> backward_cpu(const Call& call, at::ScalarType dtype, const T
     at::parallel_for(0, kChunks, grain, [&](int64_t begin, int64_t end) {
       std::vector<C> scratch(static_cast<size_t>(8 * p.d));
       for (int64_t c = begin; c < end; ++c)
-        kernels::stream_step_backward<S, Z>(p, std::min(c * chunk, rows), std::min((c + 1) * chunk, rows), scratch.data(),
-                                            sums + c * kernels::kColumns * p.d);
+        kernels::stream_step_backward<S, Z>(p, std::min(c * chunk, rows), std::min((c + 1) * chunk, rows),
+                                            scratch.data(), sums + c * kernels::kColumns * p.d);
     });
     const Tensor total = columns.sum(0).to(dtype);
-    const Tensor* of[] = {&call.gain_x, &call.bias_x, &call.gain_y, &call.bias_y, &call.gain_in, &call.bias_in, &call.c1};
+    const Tensor* of[] = {&call.gain_x,  &call.bias_x,  &call.gain_y, &call.bias_y,
+                          &call.gain_in, &call.bias_in, &call.c1};
     for (int c = 0; c < kernels::kColumns; ++c)
       if (of[c]->defined()) vectors[static_cast<size_t>(c)] = total[c].clone();
   });
@@ -157,7 +171,8 @@ std::vector<Tensor> backward_cpu(const Call& call, at::ScalarType dtype, const T
 Outputs forward_meta(SIAMESE_STEP_ARGS) { return allocate(make_call(SIAMESE_STEP_NAMES), dtype); }
 
 Outputs call_operator(SIAMESE_STEP_ARGS) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("siamese::stream_step", "").typed<decltype(call_operator)>();
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("siamese::stream_step", "").typed<decltype(call_operator)>();
   return op.call(SIAMESE_STEP_NAMES);
 }
 
@@ -183,8 +198,18 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
   static variable_list backward(torch::autograd::AutogradContext* ctx, variable_list g) {
     const variable_list s = ctx->get_saved_variables();
     const auto dtype = static_cast<at::ScalarType>(ctx->saved_data["dtype"].toInt());
-    const Call call{dense(s[0]), dense(s[1]), dense(s[2]), dense(s[3]), dense(s[4]), dense(s[5]), dense(s[6]), dense(s[7]),
-                    dense(s[8]), dense(s[9]), ctx->saved_data["a"].toDouble(), ctx->saved_data["eps"].toDouble(),
+    const Call call{dense(s[0]),
+                    dense(s[1]),
+                    dense(s[2]),
+                    dense(s[3]),
+                    dense(s[4]),
+                    dense(s[5]),
+                    dense(s[6]),
+                    dense(s[7]),
+                    dense(s[8]),
+                    dense(s[9]),
+                    ctx->saved_data["a"].toDouble(),
+                    ctx->saved_data["eps"].toDouble(),
                     ctx->saved_data["flags"].toInt()};
     variable_list result = backward_cpu(call, dtype, g[0], g[1], g[2]);
     result.resize(14);  // the four numbers have no gradient
@@ -202,7 +227,8 @@ Outputs forward_autograd(SIAMESE_STEP_ARGS) {
 TORCH_LIBRARY_FRAGMENT(siamese, m) {
   m.def(
       "stream_step(Tensor? x, Tensor? y, Tensor? r, Tensor? gain_x, Tensor? bias_x, Tensor? gain_y, Tensor? bias_y, "
-      "Tensor? gain_in, Tensor? bias_in, Tensor? c1, float a, float eps, int flags, ScalarType dtype) -> (Tensor z, Tensor x_out, Tensor y_out)");
+      "Tensor? gain_in, Tensor? bias_in, Tensor? c1, float a, float eps, int flags, ScalarType dtype) -> (Tensor z, "
+      "Tensor x_out, Tensor y_out)");
 }
 TORCH_LIBRARY_IMPL(siamese, CPU, m) { m.impl("stream_step", forward_cpu); }
 TORCH_LIBRARY_IMPL(siamese, Meta, m) { m.impl("stream_step", forward_meta); }
@@ -229,14 +255,17 @@ bool stream_step_fusable(const StreamStepInput& in) {
 StreamStepOutput stream_step(const StreamStepInput& in) {
   const Norm& any = in.norm_y.on ? in.norm_y : in.norm_x.on ? in.norm_x : in.norm_in;
   const auto bit = [](bool on, Flag flag) { return on ? static_cast<int64_t>(flag) : 0; };
-  const int64_t flags = bit(any.kind == NormKind::layer, kLayer) | bit(in.norm_x.on, kNormX) | bit(in.norm_y.on, kNormY) |
-                        bit(in.norm_in.on, kNormIn);
-  auto [z, x, y] = call_operator(optional(in.x), optional(in.y), optional(in.r), optional(in.norm_x.gain), optional(in.norm_x.bias),
-                                 optional(in.norm_y.gain), optional(in.norm_y.bias), optional(in.norm_in.gain),
-                                 optional(in.norm_in.bias), optional(in.c1), in.a, any.eps, flags, in.dtype);
+  const int64_t flags = bit(any.kind == NormKind::layer, kLayer) | bit(in.norm_x.on, kNormX) |
+                        bit(in.norm_y.on, kNormY) | bit(in.norm_in.on, kNormIn);
+  auto [z, x, y] =
+      call_operator(optional(in.x), optional(in.y), optional(in.r), optional(in.norm_x.gain), optional(in.norm_x.bias),
+                    optional(in.norm_y.gain), optional(in.norm_y.bias), optional(in.norm_in.gain),
+                    optional(in.norm_in.bias), optional(in.c1), in.a, any.eps, flags, in.dtype);
   StreamStepOutput out{z, in.x, in.y};
-  if (x.numel() > 0) out.x = x;
-  else if (in.x.defined() && in.norm_x.on) out.x = z.to(in.x.scalar_type());  // z is X
+  if (x.numel() > 0)
+    out.x = x;
+  else if (in.x.defined() && in.norm_x.on)
+    out.x = z.to(in.x.scalar_type());  // z is X
   if (y.numel() > 0) out.y = y;
   return out;
 }

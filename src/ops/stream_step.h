@@ -22,8 +22,8 @@ struct StreamStepInput {
   at::Tensor r;     // the sub-layer's output
   double a = 1.0;   // what r is multiplied with on x
   Norm norm_x, norm_y, norm_in;
-  at::Tensor c1;                               // [d]
-  at::ScalarType dtype = at::kFloat;           // of z
+  at::Tensor c1;                      // [d]
+  at::ScalarType dtype = at::kFloat;  // of z
 };
 
 struct StreamStepOutput {

@@ -19,7 +19,8 @@ void check(const at::Tensor& p) {
 template <class F>
 void over_rows(const at::Tensor& p, const F& f) {
   const int64_t width = p.size(-1) / 2, rows = width == 0 ? 0 : p.numel() / (2 * width);
-  at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)), [&](int64_t begin, int64_t end) { f(width, begin, end); });
+  at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)),
+                   [&](int64_t begin, int64_t end) { f(width, begin, end); });
 }
 
 at::Tensor forward_cpu(const at::Tensor& input) {
@@ -58,7 +59,8 @@ at::Tensor call(const at::Tensor& p) {
   return op.call(p);
 }
 at::Tensor call_backward(const at::Tensor& g, const at::Tensor& p) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("siamese::swiglu_backward", "").typed<decltype(call_backward)>();
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("siamese::swiglu_backward", "").typed<decltype(call_backward)>();
   return op.call(g, p);
 }
 
@@ -69,7 +71,8 @@ class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
     ctx->save_for_backward({p});
     return call(p);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list g) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list g) {
     return {call_backward(g[0], ctx->get_saved_variables()[0])};
   }
 };

@@ -16,9 +16,9 @@ struct RunCurves {
 };
 
 /// Reads `folder`/metrics.jsonl. Step lines: {"step","loss","lr","grad_norm","tokens","tokens_per_s"}. Evaluation
-/// lines: {"step","validation_loss", optional "accuracy", "exact_match", …}. null, "nan" and "inf" (a diverged run) are kept as NaN.
-/// Where the step goes back (a resumed run), the later lines replace the earlier ones. A cut last line (a killed run)
-/// is left out; anything else unreadable throws Error with file and line number.
+/// lines: {"step","validation_loss", optional "accuracy", "exact_match", …}. null, "nan" and "inf" (a diverged run) are
+/// kept as NaN. Where the step goes back (a resumed run), the later lines replace the earlier ones. A cut last line (a
+/// killed run) is left out; anything else unreadable throws Error with file and line number.
 RunCurves read_run(const std::string& folder, const std::string& label);
 
 /// A table of text: the first row is the header; numbers are already formatted.

@@ -11,8 +11,7 @@ namespace {
 
 class DeepNorm final : public Scheme {
  public:
-  explicit DeepNorm(const SchemeContext& c)
-      : Scheme(c), norm_(c.norms("norm")) {}
+  explicit DeepNorm(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm")) {}
 
   Read read(Streams s, const Site&, const Modulation& m) const override {
     s = settle(std::move(s));

@@ -8,8 +8,7 @@ namespace {
 
 class Keel final : public Scheme {
  public:
-  explicit Keel(const SchemeContext& c)
-      : Scheme(c), norm_(c.norms("norm")), input_(c.norms("input_norm", true)) {}
+  explicit Keel(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm")), input_(c.norms("input_norm", true)) {}
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     s = settle(std::move(s));

@@ -10,8 +10,7 @@ namespace {
 
 class LnScaling final : public Scheme {
  public:
-  explicit LnScaling(const SchemeContext& c)
-      : Scheme(c), norm_(c.norms("norm", true)), end_(c.end_norm("ln_f")) {}
+  explicit LnScaling(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm", true)), end_(c.end_norm("ln_f")) {}
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     StreamStepInput in;

@@ -1,6 +1,7 @@
 // mhc: maps from z = N(flattened H), stream by stream; each logit is s·(z φ) + b, φ = 0, s = 0.01 at the start:
-//   read = σ(..), write = 2σ(..), residual [to, from] = Sinkhorn(exp(..)): 20 rounds of dividing by the column sums (over
-//   `to`), then by the row sums (over `from`), in fp32. b_read = b_write = 0, b_residual 0 on and -8 off the diagonal.
+//   read = σ(..), write = 2σ(..), residual [to, from] = Sinkhorn(exp(..)): 20 rounds of dividing by the column sums
+//   (over `to`), then by the row sums (over `from`), in fp32. b_read = b_write = 0, b_residual 0 on and -8 off the
+//   diagonal.
 #include <ATen/ATen.h>
 
 #include "residual/hyper.h"
@@ -19,11 +20,11 @@ class Mhc final : public HyperConnections {
     for (int k = 0; k < 2 * c.blocks(); ++k) {
       const Site site{k};
       auto map = [&](const std::string& name, int64_t columns, at::IntArrayRef shape, const InitSpec& bias) {
-        return Map{add_hyper(c, site, "phi_" + name, {width, columns}, zero), add_hyper(c, site, "b_" + name, shape, bias),
-                   add_hyper(c, site, "s_" + name, {}, small)};
+        return Map{add_hyper(c, site, "phi_" + name, {width, columns}, zero),
+                   add_hyper(c, site, "b_" + name, shape, bias), add_hyper(c, site, "s_" + name, {}, small)};
       };
-      sites_.push_back({c.norm(hyper_name(site, "norm"), width), map("pre", n_, {n_}, zero), map("post", n_, {n_}, zero),
-                        map("res", n_ * n_, {n_, n_}, {InitSpec::diagonal, 0.0, -8.0})});
+      sites_.push_back({c.norm(hyper_name(site, "norm"), width), map("pre", n_, {n_}, zero),
+                        map("post", n_, {n_}, zero), map("res", n_ * n_, {n_, n_}, {InitSpec::diagonal, 0.0, -8.0})});
     }
   }
 
@@ -31,7 +32,9 @@ class Mhc final : public HyperConnections {
   HyperMaps maps(const at::Tensor& h, const Site& site) const override {
     const Maps& p = sites_[static_cast<size_t>(site.k)];
     const at::Tensor z = normed(h.flatten(-2), p.norm);
-    at::Tensor m = at::exp(logits(z, p.residual));
+    // The column's largest logit cancels in the first division; without it exp could overflow.
+    const at::Tensor raw = logits(z, p.residual);
+    at::Tensor m = at::exp(raw - raw.detach().amax(-2, true));
     for (int round = 0; round < kSinkhornRounds; ++round) {
       m = m / m.sum(-2, true);
       m = m / m.sum(-1, true);

@@ -8,8 +8,7 @@ namespace {
 
 class MixLn final : public Scheme {
  public:
-  explicit MixLn(const SchemeContext& c)
-      : Scheme(c), norm_(make_norms(c)), end_(c.end_norm("ln_f")) {}
+  explicit MixLn(const SchemeContext& c) : Scheme(c), norm_(make_norms(c)), end_(c.end_norm("ln_f")) {}
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     s = settle(std::move(s));

@@ -9,8 +9,7 @@ namespace {
 
 class Post final : public Scheme {
  public:
-  explicit Post(const SchemeContext& c)
-      : Scheme(c), norm_(c.norms("norm")), end_(c.end_norm("ln_f")) {}
+  explicit Post(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm")), end_(c.end_norm("ln_f")) {}
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     const StreamStepOutput out = normed_step(s, norm_[static_cast<size_t>(site.k)]);

@@ -8,8 +8,7 @@ namespace {
 
 class Pre final : public Scheme {
  public:
-  explicit Pre(const SchemeContext& c)
-      : Scheme(c), norm_(c.norms("norm", true)), end_(c.end_norm("ln_f")) {}
+  explicit Pre(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm", true)), end_(c.end_norm("ln_f")) {}
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     StreamStepInput in;

@@ -8,8 +8,7 @@ namespace {
 
 class Reordered final : public Scheme {
  public:
-  explicit Reordered(const SchemeContext& c)
-      : Scheme(c), norm_(c.norms("norm")), end_(c.end_norm("ln_f")) {}
+  explicit Reordered(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm")), end_(c.end_norm("ln_f")) {}
 
   Read read(Streams s, const Site&, const Modulation& m) const override {
     s = settle(std::move(s));

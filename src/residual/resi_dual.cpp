@@ -8,8 +8,7 @@ namespace {
 
 class ResiDual final : public Scheme {
  public:
-  explicit ResiDual(const SchemeContext& c)
-      : Scheme(c), norm_(c.norms("norm")), end_(c.norm("ln_f")) {}
+  explicit ResiDual(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm")), end_(c.norm("ln_f")) {}
 
   Streams start(const at::Tensor& embedding) const override {
     const at::Tensor e = embedding.to(stream_dtype_);

@@ -58,7 +58,6 @@ Scheme::Scheme(const SchemeContext& context)
     : config_(context.config),
       blocks_(context.blocks()),
       fused_(context.config.fused),
-      final_norm_(context.final_norm),
       dtype_(context.params.dtype()),
       stream_dtype_(context.stream_dtype) {}
 

@@ -29,15 +29,14 @@ struct Modulation {
 /// [B] (DropPath, one mask for all streams, applied to what is written).
 struct Update {
   at::Tensor r, gate, row_scale;
-  bool plain() const { return !gate.defined() && !row_scale.defined(); }
 };
 
 /// All state between two sub-layers: a plain value. `pending` is an update that was handed in but not written yet, so
 /// that the next read can do both in one pass over memory.
 struct Streams {
   std::vector<at::Tensor> s;
-  Update pending;   // r undefined: nothing pending
-  Site site;        // of the pending update
+  Update pending;  // r undefined: nothing pending
+  Site site;       // of the pending update
 
   /// To tensors and back: what block recomputation saves. `like` gives the structure.
   std::vector<at::Tensor> flatten() const;
@@ -110,15 +109,15 @@ class Scheme {
 
   const ModelConfig config_;
   const int blocks_;
-  const bool fused_, final_norm_;
+  const bool fused_;
   const at::ScalarType dtype_, stream_dtype_;  // of values, of streams
 };
 
 /// A row of the table of schemes.
 struct SchemeInfo {
   const char* name;
-  const char* formula;   // one sub-layer
-  const char* end;       // end of the stack
+  const char* formula;  // one sub-layer
+  const char* end;      // end of the stack
   const char* about;
   std::unique_ptr<Scheme> (*make)(const SchemeContext&);
 };

@@ -17,10 +17,11 @@ Siamese::Siamese(const SchemeContext& c, bool hybrid) : Scheme(c), hybrid_(hybri
     const bool mixed = hybrid && site.attention();  // reads c1⊙x + N_y(y), without further norms
     x_.push_back(mixed ? Norm{} : c.norm(SchemeContext::block_name(site, part + "norm")));
     y_.push_back(c.norm(SchemeContext::block_name(site, part + "y_norm")));
-    input_.push_back(mixed || !config_.input_norm ? Norm{} : c.input_norm(SchemeContext::block_name(site, part + "input_norm")));
+    input_.push_back(mixed || !config_.input_norm ? Norm{}
+                                                  : c.input_norm(SchemeContext::block_name(site, part + "input_norm")));
     if (mixed)
-      c1_.push_back(c.params.add("transformer." + SchemeContext::block_name(site, "c1"), {config_.d_model}, ParamKind::other,
-                                 {InitSpec::constant, 1.0}));
+      c1_.push_back(c.params.add("transformer." + SchemeContext::block_name(site, "c1"), {config_.d_model},
+                                 ParamKind::other, {InitSpec::constant, 1.0}));
   }
   end_x_ = c.norm("ln_f");
   end_y_ = c.norm("ln_y_f");

@@ -11,7 +11,9 @@ class Siamese final : public Scheme {
   Streams start(const at::Tensor& embedding) const override;
   Read read(Streams s, const Site& site, const Modulation& m) const override;
   at::Tensor finish(Streams s) const override;
-  AttentionNorm attention_norm(const Site&) const override { return hybrid_ ? AttentionNorm::qkv : AttentionNorm::none; }
+  AttentionNorm attention_norm(const Site&) const override {
+    return hybrid_ ? AttentionNorm::qkv : AttentionNorm::none;
+  }
 
  protected:
   Streams apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const override;

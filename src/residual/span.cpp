@@ -17,7 +17,8 @@ class Span final : public Scheme {
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     s = settle(std::move(s));
-    const at::Tensor z = site.attention() ? s.s[0].to(dtype_) : normed(s.s.back(), mid_[static_cast<size_t>(site.block())]);
+    const at::Tensor z =
+        site.attention() ? s.s[0].to(dtype_) : normed(s.s.back(), mid_[static_cast<size_t>(site.block())]);
     return {modulate(z, m), s};
   }
 

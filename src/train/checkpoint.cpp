@@ -67,7 +67,8 @@ void save_checkpoint(const std::string& run, const CheckpointState& state, const
   fs::create_directories(parent);
   for (const auto& entry : fs::directory_iterator(parent))  // what a killed process left
     if (entry.path().extension() == ".partial" || entry.path().extension() == ".removed") fs::remove_all(entry.path());
-  require_free_space(parent.string(), bytes_of(tensors.weights) + bytes_of(tensors.optimizer) + bytes_of(tensors.average) + (1 << 20));
+  require_free_space(parent.string(),
+                     bytes_of(tensors.weights) + bytes_of(tensors.optimizer) + bytes_of(tensors.average) + (1 << 20));
   fs::create_directory(partial);
 
   json files = json::object();
@@ -82,8 +83,13 @@ void save_checkpoint(const std::string& run, const CheckpointState& state, const
   write("optimizer.safetensors", tensors.optimizer);
 
   const Versions v = versions();
-  json manifest = {{"format", kFormat}, {"step", state.step}, {"tokens", state.tokens}, {"files", files}, {"recipe", state.recipe},
-                   {"versions", {{"siamese", v.revision}, {"libtorch", v.libtorch}, {"cuda", v.cuda}, {"cudnn", v.cudnn}}}};
+  json manifest = {
+      {"format", kFormat},
+      {"step", state.step},
+      {"tokens", state.tokens},
+      {"files", files},
+      {"recipe", state.recipe},
+      {"versions", {{"siamese", v.revision}, {"libtorch", v.libtorch}, {"cuda", v.cuda}, {"cudnn", v.cudnn}}}};
   if (state.validation_loss) manifest["validation_loss"] = *state.validation_loss;
   // The manifest vouches for itself too: its hash covers everything above.
   const std::string body = manifest.dump(1);
@@ -105,7 +111,8 @@ Checkpoint::Checkpoint(const std::string& folder) : folder_(folder) {
     j.erase("xxh64");
     const std::string body = j.dump(1);
     if (hash_bytes(std::as_bytes(std::span(body))) != hash) fail("{}: the manifest was altered", path);
-    if (j.at("format").get<int>() != kFormat) fail("{}: format {} is not one this program reads", path, j.at("format").dump());
+    if (j.at("format").get<int>() != kFormat)
+      fail("{}: format {} is not one this program reads", path, j.at("format").dump());
     state_.step = j.at("step").get<int64_t>();
     state_.tokens = j.at("tokens").get<int64_t>();
     state_.recipe = j.at("recipe").get<std::string>();

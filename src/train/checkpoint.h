@@ -1,5 +1,5 @@
-// Checkpoints: a folder `step-00000200` with safetensors files and a manifest that is written last, so that its presence
-// means "complete". A folder is built under another name and renamed when everything is on disk.
+// Checkpoints: a folder `step-00000200` with safetensors files and a manifest that is written last, so that its
+// presence means "complete". A folder is built under another name and renamed when everything is on disk.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace siamese {
 
 struct CheckpointState {
   int64_t step = 0;
-  int64_t tokens = 0;                      // seen so far: the position in the data
-  std::optional<double> validation_loss;   // at this step, where it was measured
-  std::string recipe;                      // resolved, YAML
+  int64_t tokens = 0;                     // seen so far: the position in the data
+  std::optional<double> validation_loss;  // at this step, where it was measured
+  std::string recipe;                     // resolved, YAML
 };
 
 struct CheckpointTensors {

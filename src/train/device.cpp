@@ -31,6 +31,7 @@ at::Device select_device(const std::string& name) {
   const std::string problem = open_cuda();
   if (problem.empty()) return at::Device(at::kCUDA, 0);
   if (name == "cuda") fail("--device cuda: {}", problem);
+  if (problem.find("libcuda.so.1") == std::string::npos) fmt::print(stderr, "the GPU is not used: {}\n", problem);
   return at::kCPU;
 }
 

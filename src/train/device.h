@@ -8,8 +8,8 @@
 
 namespace siamese {
 
-/// "auto": the GPU where a driver and LibTorch's CUDA part are, else the CPU. "cuda" throws Error saying what is missing.
-/// Opens libtorch_cuda and libsiamese_cuda on first use: the executable itself needs neither.
+/// "auto": the GPU where a driver and LibTorch's CUDA part are, else the CPU. "cuda" throws Error saying what is
+/// missing. Opens libtorch_cuda and libsiamese_cuda on first use: the executable itself needs neither.
 at::Device select_device(const std::string& name);
 
 struct Versions {

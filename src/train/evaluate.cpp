@@ -17,7 +17,8 @@ struct Sum {
 };
 
 /// Adds the loss of windows first … first+count-1; padding does not count.
-void add_windows(const LanguageModel& model, const Source& source, const DataConfig& data, int64_t length, int64_t first, int64_t count, Sum& sum) {
+void add_windows(const LanguageModel& model, const Source& source, const DataConfig& data, int64_t length,
+                 int64_t first, int64_t count, Sum& sum) {
   at::Tensor ids = at::zeros({count, length + 1}, at::kLong);
   at::Tensor targets = at::full({count, length}, kIgnore, at::kLong);
   for (int64_t i = 0; i < count; ++i) {
@@ -47,7 +48,9 @@ double exact_match(const LanguageModel& model, const std::vector<Problem>& probl
     at::Tensor ids = at::zeros({static_cast<int64_t>(end - first), static_cast<int64_t>(width)}, at::kLong);
     for (size_t i = first; i < end; ++i) {
       const std::vector<int64_t> row = encode_bytes(problems[i].prompt + problems[i].answer);
-      ids[static_cast<int64_t>(i - first)].slice(0, 0, static_cast<int64_t>(row.size())).copy_(at::tensor(row, at::kLong));
+      ids[static_cast<int64_t>(i - first)]
+          .slice(0, 0, static_cast<int64_t>(row.size()))
+          .copy_(at::tensor(row, at::kLong));
     }
     const at::Tensor best = model.logits(model.hidden(ids.to(device), {})).argmax(-1).to(at::kCPU);
     for (size_t i = first; i < end; ++i) {
@@ -70,7 +73,8 @@ EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const 
     add_windows(model, source, data, length, i, std::min(batch_size, windows - i), sum);
   const double loss = sum.tokens > 0 ? sum.loss / static_cast<double>(sum.tokens) : std::nan("");
   EvalMetrics m = {{"validation_loss", loss}, {"perplexity", std::exp(loss)}};
-  m.emplace_back("accuracy", sum.tokens > 0 ? static_cast<double>(sum.right) / static_cast<double>(sum.tokens) : std::nan(""));
+  m.emplace_back("accuracy",
+                 sum.tokens > 0 ? static_cast<double>(sum.right) / static_cast<double>(sum.tokens) : std::nan(""));
   if (source.bytes()) m.emplace_back("bits_per_byte", loss / std::numbers::ln2);
   const std::vector<Problem> asked = source.problems(problems);
   if (!asked.empty()) m.emplace_back("exact_match", exact_match(model, asked, std::max<int64_t>(batch_size, 32)));

@@ -94,14 +94,19 @@ EvalMetrics LmTask::evaluate() const {
 }
 
 double LmTask::activation_bytes() const {
-  // Values kept per token: per sub-layer the streams, its input and its output; the projections and their halves; logits.
+  // Values kept per token: per sub-layer the streams, its input and its output; the projections and their halves;
+  // logits.
   const ModelConfig& m = recipe_.model;
   const TrainConfig& t = recipe_.train;
   const double value = t.precision == "bfloat16" ? 2 : 4, stream = m.stream_dtype == "bfloat16" ? 2 : 4;
   const double d = static_cast<double>(m.d_model), hd = d / static_cast<double>(m.n_heads);
-  const double streams = m.streams > 0 ? static_cast<double>(m.streams) : m.scheme.starts_with("siamese") || m.scheme == "resi_dual" ? 2 : 1;
-  const double qkv = hd * static_cast<double>(m.n_heads + 2 * m.n_kv_heads), hidden = static_cast<double>(m.mlp_hidden_size);
-  const double block = 2 * streams * d * stream + value * (4 * d + 3 * qkv + d + 2.5 * hidden), saved = (streams + 1) * d * stream;
+  const double streams = m.streams > 0                                                ? static_cast<double>(m.streams)
+                         : m.scheme.starts_with("siamese") || m.scheme == "resi_dual" ? 2
+                                                                                      : 1;
+  const double qkv = hd * static_cast<double>(m.n_heads + 2 * m.n_kv_heads),
+               hidden = static_cast<double>(m.mlp_hidden_size);
+  const double block = 2 * streams * d * stream + value * (4 * d + 3 * qkv + d + 2.5 * hidden),
+               saved = (streams + 1) * d * stream;
   const double blocks = static_cast<double>(m.n_layers), logits = 3 * 4 * static_cast<double>(m.vocab_size);
   const double per_token = (t.recompute == "block" ? blocks * saved + block : blocks * block) + logits;
   return per_token * static_cast<double>(t.micro_batch_size * t.sequence_length);
@@ -110,13 +115,16 @@ double LmTask::activation_bytes() const {
 std::string LmTask::describe() const {
   const ModelConfig& m = recipe_.model;
   const TrainConfig& t = recipe_.train;
-  std::string text = fmt::format("model   {} blocks, d {}, {} heads ({} kv), feed-forward {} ({}), vocabulary {}, {} norm, scheme {}\n", m.n_layers,
-                                 m.d_model, m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.activation, m.vocab_size, m.norm, m.scheme);
+  std::string text = fmt::format(
+      "model   {} blocks, d {}, {} heads ({} kv), feed-forward {} ({}), vocabulary {}, {} norm, scheme {}\n",
+      m.n_layers, m.d_model, m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.activation, m.vocab_size, m.norm, m.scheme);
   text += parameter_table(params());
   text += fmt::format("data    {}\n", source_->describe());
-  text += fmt::format("train   {} steps of {} × {} tokens{}, {}, lr {:g} ({}, {} warm-up steps)\n", t.steps, t.batch_size, t.sequence_length,
-                      t.micro_batch_size == t.batch_size ? "" : fmt::format(" in micro-batches of {}", t.micro_batch_size), t.precision,
-                      t.lr, t.schedule, t.warmup_steps);
+  text +=
+      fmt::format("train   {} steps of {} × {} tokens{}, {}, lr {:g} ({}, {} warm-up steps)\n", t.steps, t.batch_size,
+                  t.sequence_length,
+                  t.micro_batch_size == t.batch_size ? "" : fmt::format(" in micro-batches of {}", t.micro_batch_size),
+                  t.precision, t.lr, t.schedule, t.warmup_steps);
   return text;
 }
 

@@ -37,12 +37,14 @@ MetricsFile::MetricsFile(const std::string& path, int64_t keep_through) : path_(
 
 void MetricsFile::line(const std::string& text) {
   // Handed to the system at once: a killed process loses no finished step.
-  if (std::fputs(text.c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0) fail("{}: {}", path_, std::strerror(errno));
+  if (std::fputs(text.c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0)
+    fail("{}: {}", path_, std::strerror(errno));
 }
 
 void MetricsFile::write(const StepMetrics& m) {
-  line(fmt::format("{{\"step\": {}, \"loss\": {}, \"lr\": {}, \"grad_norm\": {}, \"tokens\": {}, \"tokens_per_s\": {}}}\n", m.step,
-                   number(m.loss, 9), number(m.lr, 6), number(m.grad_norm, 6), m.tokens, number(m.tokens_per_s, 5)));
+  line(fmt::format(
+      "{{\"step\": {}, \"loss\": {}, \"lr\": {}, \"grad_norm\": {}, \"tokens\": {}, \"tokens_per_s\": {}}}\n", m.step,
+      number(m.loss, 9), number(m.lr, 6), number(m.grad_norm, 6), m.tokens, number(m.tokens_per_s, 5)));
 }
 
 void MetricsFile::write(int64_t step, const EvalMetrics& m) {

@@ -23,10 +23,14 @@ Optimizer::Optimizer(const Params& params, const TrainConfig& train) : train_(tr
 
 bool Optimizer::decays(const Parameter& p) const {
   switch (p.kind) {
-    case ParamKind::matrix: return true;
-    case ParamKind::embedding: return train_.decay_embeddings;
-    case ParamKind::norm: return train_.decay_norms;
-    case ParamKind::other: return false;
+    case ParamKind::matrix:
+      return true;
+    case ParamKind::embedding:
+      return train_.decay_embeddings;
+    case ParamKind::norm:
+      return train_.decay_norms;
+    case ParamKind::other:
+      return false;
   }
   return false;
 }
@@ -70,7 +74,8 @@ void Optimizer::update(double lr, int64_t step) {
       p.push_back(s.master), g.push_back(s.gradient), m.push_back(s.m), v.push_back(s.v), steps.push_back(s.step);
     }
     if (p.empty()) continue;
-    at::_fused_adamw_(p, g, m, v, {}, steps, lr, train_.beta1, train_.beta2, decayed ? train_.weight_decay : 0.0, train_.eps,
+    at::_fused_adamw_(p, g, m, v, {}, steps, lr, train_.beta1, train_.beta2, decayed ? train_.weight_decay : 0.0,
+                      train_.eps,
                       /*amsgrad=*/false, /*maximize=*/false);
   }
   for (Slot& s : slots_) {
@@ -128,13 +133,6 @@ int64_t Optimizer::bytes() const {
 int64_t Optimizer::average_bytes() const {
   int64_t n = 0;
   for (const auto& [name, t] : average()) n += static_cast<int64_t>(t.nbytes());
-  return n;
-}
-
-int64_t Optimizer::decayed_count() const {
-  int64_t n = 0;
-  for (const Slot& s : slots_)
-    if (decays(s.parameter)) n += s.parameter.value.numel();
   return n;
 }
 

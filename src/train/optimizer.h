@@ -33,7 +33,6 @@ class Optimizer {
   void adopt_weights();
   int64_t bytes() const;
   int64_t average_bytes() const;
-  int64_t decayed_count() const;
 
  private:
   struct Slot {

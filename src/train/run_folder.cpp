@@ -48,12 +48,20 @@ void RunFolder::store_recipe(const Recipe& recipe) { write_file_atomic(file("rec
 void require_same_run(const Recipe& now, const std::string& stored_yaml, const std::string& origin) {
   // Both texts come from to_yaml, so they have the same lines in the same order; a section is an unindented key.
   std::istringstream a(to_yaml(now)), b(to_yaml(parse_recipe(stored_yaml, origin)));
+  const auto key_of = [](const std::string& line) {
+    const size_t first = line.find_first_not_of(' ');
+    return first == std::string::npos ? std::string() : line.substr(first, line.find(':') - first);
+  };
   std::string x, y, section;
   while (std::getline(a, x) && std::getline(b, y)) {
-    if (!x.empty() && x[0] != ' ' && x[0] != '#') section = x.substr(0, x.find(':'));
-    if (x != y && (section == "model" || section == "data"))
-      fail("the recipe differs from the run's in section '{}': '{}' now, '{}' in {}; use another --out for another run", section,
-           x.substr(x.find_first_not_of(' ')), y.substr(y.find_first_not_of(' ')), origin);
+    if (!x.empty() && x[0] != ' ' && x[0] != '#') section = key_of(x);
+    // Steps, rates and intervals may change; what decides the data's position and the random draws may not.
+    const std::string key = key_of(x);
+    const bool fixed = section == "model" || section == "data" ||
+                       (section == "train" && (key == "seed" || key == "batch_size" || key == "sequence_length"));
+    if (x != y && fixed)
+      fail("the recipe differs from the run's in section '{}': '{}' now, '{}' in {}; use another --out for another run",
+           section, x.substr(x.find_first_not_of(' ')), y.substr(y.find_first_not_of(' ')), origin);
   }
 }
 

@@ -20,7 +20,7 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
-  /// Stores the resolved recipe; when resuming, first checks that model and data are those of `stored`.
+  /// Stores the resolved recipe.
   void store_recipe(const Recipe& recipe);
   /// Removes the run's files and nothing else: for overwrite, once nothing can be wrong with the new run any more.
   void clear();
@@ -32,7 +32,8 @@ class RunFolder {
   int lock_ = -1;
 };
 
-/// Throws Error naming the first key of model.*, data.* or the optimizer's sizes in which the two differ.
+/// Throws Error naming the first line in which the two differ and a resumed run may not: model, data, train.seed,
+/// train.batch_size, train.sequence_length.
 void require_same_run(const Recipe& now, const std::string& stored_yaml, const std::string& origin);
 
 }  // namespace siamese

@@ -7,7 +7,8 @@
 namespace siamese {
 
 double learning_rate(const TrainConfig& t, int64_t step) {
-  const double s = static_cast<double>(step), warm = static_cast<double>(t.warmup_steps), total = static_cast<double>(t.steps);
+  const double s = static_cast<double>(step), warm = static_cast<double>(t.warmup_steps),
+               total = static_cast<double>(t.steps);
   if (step < t.warmup_steps) return t.lr * (t.warmup_from + (1.0 - t.warmup_from) * s / warm);
   if (t.schedule == "constant") return t.lr;
   if (t.schedule == "wsd") {

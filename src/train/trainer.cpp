@@ -23,9 +23,7 @@
 namespace siamese {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Trainer {
  public:
@@ -73,7 +71,8 @@ void Trainer::begin() {
     require_same_run(recipe_, from->state().recipe, from->folder());
     load_tensors(from->open("model.safetensors"), named(task_.params()));
     load_tensors(from->open("optimizer.safetensors"), optimizer_->state());
-    if (const NamedTensors average = optimizer_->average(); !average.empty()) load_tensors(from->open("ema.safetensors"), average);
+    if (const NamedTensors average = optimizer_->average(); !average.empty())
+      load_tensors(from->open("ema.safetensors"), average);
     first_ = saved_at_ = from->state().step;
     set_aside_after(folder_.path(), first_);
   } else if (!request_.init_from.empty()) {
@@ -92,12 +91,14 @@ void Trainer::begin() {
 void Trainer::print_start() const {
   double parameters = 0;
   for (const Parameter& p : task_.params().all()) parameters += static_cast<double>(p.value.nbytes());
-  const double optimizer = static_cast<double>(optimizer_->bytes()), average = static_cast<double>(optimizer_->average_bytes());
+  const double optimizer = static_cast<double>(optimizer_->bytes()),
+               average = static_cast<double>(optimizer_->average_bytes());
   const double gradients = 4.0 * static_cast<double>(task_.params().count()), activations = task_.activation_bytes();
   fmt::print("{}", task_.describe());
-  fmt::print("memory  parameters {}, gradients {}, optimizer {}{}, activations about {}; together about {}\n", human_bytes(parameters),
-             human_bytes(gradients), human_bytes(optimizer), average > 0 ? ", averaged weights " + human_bytes(average) : "",
-             human_bytes(activations), human_bytes(parameters + gradients + optimizer + average + activations));
+  fmt::print("memory  parameters {}, gradients {}, optimizer {}{}, activations about {}; together about {}\n",
+             human_bytes(parameters), human_bytes(gradients), human_bytes(optimizer),
+             average > 0 ? ", averaged weights " + human_bytes(average) : "", human_bytes(activations),
+             human_bytes(parameters + gradients + optimizer + average + activations));
   fmt::print("device  {}, {} threads; run folder {}\n", request_.device.str(), at::get_num_threads(), folder_.path());
 }
 
@@ -118,8 +119,9 @@ void Trainer::step(int64_t s) {
   speeds_.push_back(m.tokens_per_s);
   result_.loss = m.loss;
   result_.largest_grad_norm = std::max(result_.largest_grad_norm, m.grad_norm);
-  progress_->update(s + 1, fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  data {:.1f}%", m.loss, m.lr, m.grad_norm,
-                                       human_count(m.tokens_per_s), 100 * task_.waited() / std::max(1e-9, now() - begun_)));
+  progress_->update(s + 1,
+                    fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  data {:.1f}%", m.loss, m.lr, m.grad_norm,
+                                human_count(m.tokens_per_s), 100 * task_.waited() / std::max(1e-9, now() - begun_)));
 }
 
 void Trainer::stop_on_bad_value(int64_t s, const char* what) const {
@@ -132,12 +134,13 @@ void Trainer::stop_on_bad_value(int64_t s, const char* what) const {
     if (!culprit.empty()) culprit = "gradient of " + culprit;
   }
   const std::vector<std::string> saved = list_checkpoints(folder_.path());
-  throw Diverged(fmt::format(
-      "step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}. Try a lower train.lr (now {:g}), a longer "
-      "train.warmup_steps (now {}), train.clip (now {:g}), or train.precision float32",
-      s + 1, what, culprit.empty() ? "not found in a second pass" : culprit,
-      saved.empty() ? "" : "; the last checkpoint is " + saved.back(), learning_rate(recipe_.train, s), recipe_.train.warmup_steps,
-      recipe_.train.clip));
+  throw Diverged(
+      fmt::format("step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}. Try a lower train.lr (now "
+                  "{:g}), a longer "
+                  "train.warmup_steps (now {}), train.clip (now {:g}), or train.precision float32",
+                  s + 1, what, culprit.empty() ? "not found in a second pass" : culprit,
+                  saved.empty() ? "" : "; the last checkpoint is " + saved.back(), learning_rate(recipe_.train, s),
+                  recipe_.train.warmup_steps, recipe_.train.clip));
 }
 
 void Trainer::evaluate(int64_t done) {
@@ -156,7 +159,8 @@ void Trainer::save(int64_t done, bool with_evaluation) {
   if (with_evaluation) evaluate(done);
   CheckpointState state{done, done * task_.tokens_per_step(), {}, to_yaml(recipe_)};
   if (evaluated_at_ == done && std::isfinite(validation_loss_)) state.validation_loss = validation_loss_;
-  save_checkpoint(folder_.path(), state, {named(task_.params()), optimizer_->state(), optimizer_->average()}, recipe_.checkpoint);
+  save_checkpoint(folder_.path(), state, {named(task_.params()), optimizer_->state(), optimizer_->average()},
+                  recipe_.checkpoint);
   saved_at_ = done;
 }
 

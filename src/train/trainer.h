@@ -15,18 +15,18 @@ struct TrainRequest {
   Recipe recipe;
   std::string out;
   OpenMode mode = OpenMode::fresh;
-  std::string from;            // resume: this checkpoint instead of the newest
-  std::string init_from;       // fresh: weights of this checkpoint
+  std::string from;       // resume: this checkpoint instead of the newest
+  std::string init_from;  // fresh: weights of this checkpoint
   at::Device device = at::kCPU;
   std::string resume_command;  // printed when a signal stops the run
 };
 
 struct TrainResult {
   int64_t step = 0;
-  int signal = 0;              // what stopped it, or 0
+  int signal = 0;  // what stopped it, or 0
   double loss = 0, largest_grad_norm = 0;
-  double tokens_per_s = 0;     // median of the steps
-  double data_wait = 0;        // share of the time spent waiting for data
+  double tokens_per_s = 0;  // median of the steps
+  double data_wait = 0;     // share of the time spent waiting for data
   double seconds = 0;
 };
 

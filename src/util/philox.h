@@ -17,15 +17,15 @@ namespace siamese {
 
 /// Where in the program a random number is used. Dropout sites add their layer: `site_at(kResidualDropout, k)`.
 enum RandomSite : uint32_t {
-  kInitSite = 1,           // + parameter index
-  kDataOrder = 2,          // + epoch
-  kDataText = 3,           // bundled generators, training
-  kDataValidation = 4,     // bundled generators, validation
-  kSampling = 5,           // text generation
+  kInitSite = 1,        // xor a hash of the parameter's name
+  kDataOrder = 2,       // + epoch
+  kDataText = 3,        // bundled generators, training
+  kDataValidation = 4,  // bundled generators, validation
+  kSampling = 5,        // text generation
   kEmbeddingDropout = 6,
-  kResidualDropout = 7,    // + sub-layer
-  kAttentionDropout = 8,   // + block
-  kDropPath = 9,           // + sub-layer
+  kResidualDropout = 7,   // + sub-layer
+  kAttentionDropout = 8,  // + block
+  kDropPath = 9,          // + sub-layer
   kLabelDropout = 10,
   kTestSite = 255,
 };
@@ -47,7 +47,8 @@ struct RandomKey {
   uint64_t step;
 
   SIAMESE_HD RandomKey(uint64_t seed, uint64_t step_, uint32_t site) : step(step_) {
-    const uint64_t k = mix64(mix64(seed + 0x9e3779b97f4a7c15ULL) ^ (static_cast<uint64_t>(site) * 0xd1342543de82ef95ULL));
+    const uint64_t k =
+        mix64(mix64(seed + 0x9e3779b97f4a7c15ULL) ^ (static_cast<uint64_t>(site) * 0xd1342543de82ef95ULL));
     k0 = static_cast<uint32_t>(k);
     k1 = static_cast<uint32_t>(k >> 32);
   }

@@ -33,7 +33,8 @@ __device__ void put(double* p, int64_t i, double v) { p[i] = v; }
 
 template <class T>
 __global__ void normal_kernel(T* out, int64_t n, double std, double cutoff, CudaDraw draw) {
-  for_each_word(n, draw, [&](int64_t i, uint32_t w) { put(out, i, static_cast<float>(truncated_normal(w, std, cutoff))); });
+  for_each_word(n, draw,
+                [&](int64_t i, uint32_t w) { put(out, i, static_cast<float>(truncated_normal(w, std, cutoff))); });
 }
 
 __global__ void uniform_kernel(float* out, int64_t n, CudaDraw draw) {
@@ -53,17 +54,25 @@ unsigned blocks_for(int64_t n) {
 template <class F>
 cudaError_t with_type(int type, const F& f) {
   switch (type) {
-    case 0: f(float{}); break;
-    case 1: f(double{}); break;
-    case 2: f(__nv_bfloat16{}); break;
-    default: return cudaErrorInvalidValue;
+    case 0:
+      f(float{});
+      break;
+    case 1:
+      f(double{});
+      break;
+    case 2:
+      f(__nv_bfloat16{});
+      break;
+    default:
+      return cudaErrorInvalidValue;
   }
   return cudaGetLastError();
 }
 
 }  // namespace
 
-cudaError_t truncated_normal_cuda(void* out, int type, int64_t n, double std, double cutoff, CudaDraw draw, cudaStream_t stream) {
+cudaError_t truncated_normal_cuda(void* out, int type, int64_t n, double std, double cutoff, CudaDraw draw,
+                                  cudaStream_t stream) {
   return with_type(type, [&](auto tag) {
     normal_kernel<<<blocks_for(n), 256, 0, stream>>>(static_cast<decltype(tag)*>(out), n, std, cutoff, draw);
   });

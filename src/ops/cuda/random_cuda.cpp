@@ -12,10 +12,14 @@ namespace {
 
 int type_number(const at::Tensor& t) {
   switch (t.scalar_type()) {
-    case at::kFloat: return 0;
-    case at::kDouble: return 1;
-    case at::kBFloat16: return 2;
-    default: TORCH_CHECK(false, "[random] needs fp32, fp64 or bf16 but got ", t.scalar_type());
+    case at::kFloat:
+      return 0;
+    case at::kDouble:
+      return 1;
+    case at::kBFloat16:
+      return 2;
+    default:
+      TORCH_CHECK(false, "[random] needs fp32, fp64 or bf16 but got ", t.scalar_type());
   }
 }
 
@@ -23,7 +27,8 @@ kernels::CudaDraw draw_of(int64_t seed, int64_t step, int64_t site, int64_t offs
   return {static_cast<uint64_t>(seed), static_cast<uint64_t>(step), static_cast<uint32_t>(site), offset};
 }
 
-at::Tensor& truncated_normal_gpu(at::Tensor& out, double std, double cutoff, int64_t seed, int64_t step, int64_t site, int64_t offset) {
+at::Tensor& truncated_normal_gpu(at::Tensor& out, double std, double cutoff, int64_t seed, int64_t step, int64_t site,
+                                 int64_t offset) {
   TORCH_CHECK(out.is_contiguous(), "[truncated_normal_] the tensor must be contiguous");
   const c10::cuda::CUDAGuard guard(out.device());
   C10_CUDA_CHECK(kernels::truncated_normal_cuda(out.mutable_data_ptr(), type_number(out), out.numel(), std, cutoff,
@@ -44,7 +49,8 @@ at::Tensor dropout_gpu(const at::Tensor& x, double p, int64_t seed, int64_t step
   at::Tensor out = at::empty_like(in);
   const c10::cuda::CUDAGuard guard(in.device());
   C10_CUDA_CHECK(kernels::dropout_cuda(in.const_data_ptr(), out.mutable_data_ptr(), type_number(in), in.numel(),
-                                       static_cast<float>(p), draw_of(seed, step, site, offset), c10::cuda::getCurrentCUDAStream()));
+                                       static_cast<float>(p), draw_of(seed, step, site, offset),
+                                       c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
