@@ -13,6 +13,14 @@
 namespace siamese {
 namespace {
 
+/// LibTorch decides at its first use whether there is CUDA: its library must be open before any test runs.
+class OpenCudaFirst : public testing::Environment {
+ public:
+  void SetUp() override { select_device("auto"); }
+};
+[[maybe_unused]] const testing::Environment* const open_cuda_first =
+    testing::AddGlobalTestEnvironment(new OpenCudaFirst);
+
 class Gpu : public testing::Test {
  protected:
   void SetUp() override {

@@ -270,8 +270,7 @@ TEST_F(Safetensors, DamagedFilesNeverCrash) {
 }
 
 TEST_F(Safetensors, GoldenFiles) {
-  const char* const golden = std::getenv("SIAMESE_GOLDEN");
-  if (!golden) GTEST_SKIP() << "SIAMESE_GOLDEN is not set";
+  const char* const golden = SIAMESE_SOURCE_DIR "/tests/golden";
   int count = 0;
   for (const auto& entry : fs::recursive_directory_iterator(golden)) {
     if (entry.path().extension() != ".safetensors") continue;
