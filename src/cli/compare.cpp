@@ -86,6 +86,17 @@ Table summary(const std::vector<Row>& rows) {
   return without_empty_columns(table);
 }
 
+/// The beginning of a validation window, up to the end of its third word or so: something to continue.
+std::string first_words(const Source& source, int64_t window, int64_t length) {
+  std::vector<int64_t> ids(static_cast<size_t>(length + 1));
+  ids.resize(static_cast<size_t>(source.validation(window, ids)));
+  const std::string text = decode_bytes(ids);
+  size_t end = 0;
+  for (int words = 0; words < 3 && end < 40 && end < text.size(); ++words)
+    end = std::min(text.find(' ', end + 1), text.size());
+  return text.substr(0, std::min<size_t>(end, 40));
+}
+
 /// A few lines by the best model, each from its own prompt.
 std::string write_samples(const Row& best, const Options& o, at::Device device) {
   const LoadedModel loaded = load_model(best.folder, device);
@@ -94,13 +105,13 @@ std::string write_samples(const Row& best, const Options& o, at::Device device) 
   if (!o.prompt.empty()) {
     prompts.assign(static_cast<size_t>(o.lines), o.prompt);
   } else {
-    const auto source = make_source(loaded.recipe.data, loaded.recipe.train.sequence_length,
-                                    static_cast<uint64_t>(loaded.recipe.train.seed));
+    const Recipe& recipe = loaded.recipe;
+    const auto source =
+        make_source(recipe.data, recipe.train.sequence_length, static_cast<uint64_t>(recipe.train.seed));
     for (const Problem& p : source->problems(o.lines)) prompts.push_back(p.prompt);
-    while (prompts.size() < static_cast<size_t>(o.lines)) prompts.emplace_back("");
+    for (int64_t i = 0; static_cast<int64_t>(prompts.size()) < o.lines; ++i)
+      prompts.push_back(first_words(*source, i % source->validation_windows(), recipe.train.sequence_length));
   }
-  const bool sentences =
-      loaded.recipe.data.source == "sentences";  // its documents begin after id 0, others' lines after \n
   std::string text;
   for (size_t i = 0; i < prompts.size(); ++i) {
     SamplingOptions sampling;
@@ -109,9 +120,7 @@ std::string write_samples(const Row& best, const Options& o, at::Device device) 
     sampling.seed = static_cast<int64_t>(i) + 1;
     sampling.stop = 0;
     std::string line = prompts[i];
-    const std::vector<int64_t> ids =
-        prompts[i].empty() ? std::vector<int64_t>{sentences ? 0 : 10} : encode_bytes(prompts[i]);
-    generate(*loaded.model, ids, sampling, [&](int64_t id, const at::Tensor&) {
+    generate(*loaded.model, encode_bytes(prompts[i]), sampling, [&](int64_t id, const at::Tensor&) {
       if (id == '\n') return false;
       line += static_cast<char>(id);
       return true;
