@@ -20,8 +20,9 @@ foreach(level base v3 v4)
   list(APPEND KERNEL_OBJECTS $<TARGET_OBJECTS:siamese_kernels_${level}>)
 endforeach()
 
-# exp splits ln2 in two parts, which reordering would merge; these loops have no sums to vectorise.
-set_source_files_properties(src/kernels/swiglu_simd.cpp PROPERTIES COMPILE_OPTIONS -fno-associative-math)
+# exp splits ln2 in two parts, which reordering would merge; the sums of these loops are vectorised by omp simd.
+set_source_files_properties(src/kernels/swiglu_simd.cpp src/kernels/cross_entropy_simd.cpp
+                            PROPERTIES COMPILE_OPTIONS -fno-associative-math)
 
 file(GLOB KERNEL_SOURCES CONFIGURE_DEPENDS src/kernels/*.cpp)
 list(REMOVE_ITEM KERNEL_SOURCES ${SIMD_SOURCES})
@@ -49,7 +50,7 @@ if(CMAKE_CUDA_COMPILER)
   target_include_directories(siamese_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   target_link_libraries(siamese_cuda PRIVATE siamese_flags siamese_ops c10_cuda)
   # Products and sums stay apart, so that random numbers are the same as on the CPU.
-  target_compile_options(siamese_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>)
+  set_source_files_properties(src/kernels/cuda/random.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
   set_target_properties(siamese_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared
                         BUILD_RPATH "$ORIGIN;${TORCH_LIB};${TORCH_CUDA_LIB}")
 endif()

@@ -41,8 +41,7 @@ double time_step(Row& row, const Recipe& recipe, const at::Tensor& ids, int64_t 
   forward.training = true;
   torch::autograd::backward({row.model->loss(ids, forward).total});
   row.optimizer->collect();
-  row.optimizer->clip();
-  row.optimizer->update(recipe.train.lr, step);
+  row.optimizer->step({}, recipe.train.lr, step).cpu();  // waits for a GPU
   return 1e3 * (now() - t0);
 }
 

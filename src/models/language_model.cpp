@@ -7,7 +7,9 @@
 
 #include "models/lm_init.h"
 #include "nn/recompute.h"
+#include "ops/embedding.h"
 #include "ops/linear.h"
+#include "ops/lm_head_loss.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -73,12 +75,14 @@ void LanguageModel::add_block(int l, const SchemeContext& context) {
 }
 
 Streams LanguageModel::sublayer(const Block& block, const Site& site, Streams streams, const Forward& forward) const {
-  Read read = scheme_->read(std::move(streams), site);
+  Modulation modulation;
+  modulation.into = site.attention() ? &block.attention.qkv : &block.feed_forward.in;
+  Read read = scheme_->read(std::move(streams), site, modulation);
   Update update;
   update.r = site.attention() ? block.attention(read.input, forward) : block.feed_forward(read.input);
   if (forward.probe) {
     const char* part = site.attention() ? "attention" : "feed-forward";
-    forward.see(fmt::format("input of the {} of block {}", part, site.block()), read.input);
+    forward.see(fmt::format("projected input of the {} of block {}", part, site.block()), read.input);
     forward.see(fmt::format("output of the {} of block {}", part, site.block()), update.r);
   }
   if (forward.training) {
@@ -98,7 +102,7 @@ Streams LanguageModel::run_block(const Block& block, int l, Streams streams, con
 }
 
 at::Tensor LanguageModel::hidden(const at::Tensor& ids, const Forward& forward) const {
-  at::Tensor e = at::embedding(embedding_, ids);
+  at::Tensor e = embed_tokens(embedding_, ids, config_.fused);
   forward.see("embedding", e);
   if (forward.training) e = dropout(e, config_.embedding_dropout, forward.draw(e, kEmbeddingDropout, 0));
   Streams streams = scheme_->start(e);
@@ -128,17 +132,12 @@ at::Tensor LanguageModel::hidden(const at::Tensor& ids, const Forward& forward) 
 
 at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return project(hidden, head_); }
 
-LmLoss LanguageModel::loss(const at::Tensor& ids, const Forward& forward, double z_weight, int64_t ignore) const {
-  const int64_t t = ids.size(1) - 1;
-  at::Tensor z = logits(hidden(ids.slice(1, 0, t).contiguous(), forward)).flatten(0, 1);
-  if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
-  forward.see("logits", z);
-  const at::Tensor target = ids.slice(1, 1).reshape({-1});
-  LmLoss loss;
-  loss.ce = at::cross_entropy_loss(z, target, {}, at::Reduction::Mean, ignore);
-  loss.total = loss.ce;
-  if (z_weight > 0) loss.total = loss.ce + z_weight * at::logsumexp(z, -1).square().mean();
-  return loss;
+LmLoss LanguageModel::loss(const at::Tensor& ids, const Forward& forward, double z_weight, int64_t ignore,
+                           double scale) const {
+  const at::Tensor h = hidden(ids.slice(1, 0, ids.size(1) - 1).contiguous(), forward).flatten(0, 1);
+  if (forward.probe) forward.see("logits", logits(h));  // fused, they never exist as a whole
+  const HeadLoss loss = lm_head_loss(h, head_, ids.slice(1, 1).reshape({-1}), {ignore, z_weight, scale}, config_.fused);
+  return {loss.total, loss.ce};
 }
 
 KvCache LanguageModel::make_cache(int64_t batch, int64_t capacity) const {

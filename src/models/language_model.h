@@ -21,8 +21,8 @@ struct ModelOptions {
 };
 
 struct LmLoss {
-  at::Tensor total;  // what is differentiated: ce + z_weight · mean logsumexp²
-  at::Tensor ce;     // mean cross entropy
+  at::Tensor total;  // what is differentiated: scale · (ce + z_weight · mean logsumexp²)
+  at::Tensor ce;     // mean cross entropy, for reports: it has no gradient where the head is fused
 };
 
 class LanguageModel {
@@ -39,8 +39,10 @@ class LanguageModel {
   /// ids [B, T] -> what the head sees [B, T, d].
   at::Tensor hidden(const at::Tensor& ids, const Forward& forward) const;
   at::Tensor logits(const at::Tensor& hidden) const;
-  /// Mean next-token loss of ids [B, T+1]; targets equal to `ignore` do not count.
-  LmLoss loss(const at::Tensor& ids, const Forward& forward, double z_weight = 0.0, int64_t ignore = -100) const;
+  /// Mean next-token loss of ids [B, T+1]; targets equal to `ignore` do not count. `scale` is a factor of the total and
+  /// its gradients, as 1/micro-batches, that costs nothing where the head is fused.
+  LmLoss loss(const at::Tensor& ids, const Forward& forward, double z_weight = 0.0, int64_t ignore = -100,
+              double scale = 1.0) const;
 
   KvCache make_cache(int64_t batch, int64_t capacity) const;
 

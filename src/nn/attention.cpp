@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "ops/attention.h"
+
 namespace siamese {
 namespace {
 
@@ -23,9 +25,19 @@ at::Tensor document_mask(const at::Tensor& documents) {
 
 }  // namespace
 
-at::Tensor Attention::operator()(const at::Tensor& h, const Forward& forward) const {
-  const int64_t b = h.size(0), t = h.size(1);
-  const at::Tensor all = qkv(h).view({b, t, heads + 2 * kv_heads, head_dim});
+at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& forward) const {
+  const int64_t b = projected.size(0), t = projected.size(1);
+  const bool drop = forward.training && dropout > 0;
+  if (fused && !drop && !whole_projection && forward.cache == nullptr &&
+      (!forward.documents.defined() || forward.document_ends.defined())) {
+    AttentionCore core{
+        heads, kv_heads, head_dim, {q_norm, k_norm, v_norm}, {}, {}, forward.document_ends, forward.longest_document};
+    if (attention_core_fits(projected, core)) {
+      std::tie(core.cos, core.sin) = rope->angles(t, projected);
+      return out(attention_core(projected, core));
+    }
+  }
+  const at::Tensor all = projected.view({b, t, heads + 2 * kv_heads, head_dim});
   // One split, not three slices: its backward is a single concatenation.
   const std::vector<at::Tensor> parts = all.split_with_sizes({heads, kv_heads, kv_heads}, 2);
   at::Tensor q = parts[0], k = parts[1], v = parts[2];

@@ -18,7 +18,8 @@ struct Attention {
   bool whole_projection = false;  // which; a norm without a gain does not tell
   const Rope* rope = nullptr;
 
-  at::Tensor operator()(const at::Tensor& h, const Forward& forward) const;  // [B, T, d] -> [B, T, d]
+  /// From the projection qkv(h) [B, T, (heads + 2 kv heads) · head_dim] to the output [B, T, d].
+  at::Tensor operator()(const at::Tensor& projected, const Forward& forward) const;
 
  private:
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Forward& forward) const;

@@ -2,17 +2,17 @@
 #pragma once
 
 #include "nn/linear.h"
+#include "ops/activation.h"
 
 namespace siamese {
-
-enum class Activation { swiglu, gelu };
 
 struct FeedForward {
   Activation activation = Activation::swiglu;
   Linear in, out;
   bool fused = true;
 
-  at::Tensor operator()(const at::Tensor& h) const;
+  /// From the projection in(h) to the output.
+  at::Tensor operator()(const at::Tensor& projected) const;
 };
 
 }  // namespace siamese

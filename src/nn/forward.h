@@ -23,6 +23,8 @@ struct Forward {
   int64_t seed = 0, step = 0;
   int64_t row = 0;           // number of the first row in the global batch: random numbers are per global row
   at::Tensor documents;      // [B, T] document numbers for masking; undefined: one document a row
+  at::Tensor document_ends;  // the same on the GPU: where documents end in the B·T tokens (ops/attention.h)
+  int64_t longest_document = 0;
   KvCache* cache = nullptr;  // generation: append to it and attend to it
   /// Called with a name and every intermediate of note; used to find the first tensor that went bad.
   std::function<void(const std::string&, const at::Tensor&)> probe;

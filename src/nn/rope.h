@@ -17,6 +17,12 @@ class Rope {
   /// t [B, T, heads, head_dim] at positions first … first+T-1. Angles in fp32 (fp64 for fp64).
   at::Tensor operator()(const at::Tensor& t, int64_t first, bool fused) const;
 
+  /// cos and sin [length, head_dim/2] of positions 0 … length-1 in fp32 (fp64 where `like` is).
+  std::pair<at::Tensor, at::Tensor> angles(int64_t length, const at::Tensor& like) const {
+    const auto [cos, sin] = table(length, like);
+    return {cos.slice(0, 0, length), sin.slice(0, 0, length)};
+  }
+
  private:
   /// cos and sin [T, head_dim/2], kept for the longest T asked for.
   std::pair<at::Tensor, at::Tensor> table(int64_t length, const at::Tensor& like) const;

@@ -24,15 +24,30 @@ struct StreamStepInput {
   Norm norm_x, norm_y, norm_in;
   at::Tensor c1;                      // [d]
   at::ScalarType dtype = at::kFloat;  // of z
+  Norm norm_r;                        // on r before it is written (with y alone)
+  at::Tensor gate, row_scale;         // [B, d] and [B] on r
+  at::Tensor scale, shift;            // [B, d]: z·(1+scale) + shift
+  bool read_y = true;                 // z reads y
+  /// A norm on x may stay pending: x is then x̃ and stands for X = N(x̃). The next step takes the norm and the
+  /// statistics along and writes into X without X ever lying in memory. The gradient of such an x is X's by convention,
+  /// so nothing but a stream step may read it.
+  Norm pending;
+  at::Tensor pending_stats;
+  bool defer = false;
+  /// What z is multiplied with; z itself is then rebuilt in the backward pass instead of kept.
+  at::Tensor weight, bias;
 };
 
 struct StreamStepOutput {
-  at::Tensor z, x, y;
+  at::Tensor z, x, y;  // z: projected where a weight was given
+  at::Tensor stats;    // of a norm left pending on x
 };
 
 /// Whether the fused operator covers this input (device, types, one kind of norm with one epsilon); otherwise use
 /// `stream_step_plain`.
 bool stream_step_fusable(const StreamStepInput& in);
+/// Whether the kernels on this device can leave a norm pending and rebuild z.
+bool stream_step_defers(const at::Tensor& stream);
 StreamStepOutput stream_step(const StreamStepInput& in);
 StreamStepOutput stream_step_plain(const StreamStepInput& in);
 

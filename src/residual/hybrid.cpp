@@ -19,20 +19,19 @@ Hybrid::Hybrid(const SchemeContext& c, int pre_blocks) : Scheme(c), pre_blocks_(
 }
 
 Read Hybrid::read(Streams s, const Site& site, const Modulation& m) const {
-  const Norm& norm = norm_[static_cast<size_t>(site.k)];
-  if (!norm.on) {
-    s = settle(std::move(s));
-    return {modulate(s.s[0].to(dtype_), m), s};
-  }
-  StreamStepInput in;
   const bool pre = site.block() < pre_blocks_;
-  (pre ? in.y : in.x) = s.s[0];
-  (pre ? in.norm_y : in.norm_x) = norm;
-  const StreamStepOutput out = step(in, s);
-  return {modulate(out.z, m), {{pre ? out.y : out.x}, {}, site}};
+  StreamStepInput in = on_x(s, norm_[static_cast<size_t>(s.site.k)]);
+  if (pre) std::swap(in.x, in.y);
+  (pre ? in.norm_y : in.norm_x) = norm_[static_cast<size_t>(site.k)];
+  const StreamStepOutput out = step(in, s, m);
+  return {out.z, {{pre ? out.y : out.x}, {}, site, out.stats}};
 }
 
-at::Tensor Hybrid::finish(Streams s) const { return normed(settle(std::move(s)).s[0], end_); }
+at::Tensor Hybrid::finish(Streams s) const {
+  StreamStepInput in = on_x(s, norm_[static_cast<size_t>(s.site.k)]);
+  in.norm_x = end_;
+  return step(in, s).z;
+}
 
 Streams Hybrid::apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site&) const {
   s.s[0] = add(s.s[0], rows(r, row_scale));

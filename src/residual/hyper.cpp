@@ -11,7 +11,7 @@ HyperConnections::HyperConnections(const SchemeContext& c)
 
 Streams HyperConnections::start(const at::Tensor& embedding) const {
   const at::Tensor e = embedding.to(stream_dtype_);
-  return {{e.unsqueeze(-2).expand({e.size(0), e.size(1), n_, e.size(2)})}, {}, {}};
+  return {{e.unsqueeze(-2).expand({e.size(0), e.size(1), n_, e.size(2)})}, {}, {}, {}};
 }
 
 Read HyperConnections::read(Streams s, const Site& site, const Modulation& m) const {
@@ -20,7 +20,7 @@ Read HyperConnections::read(Streams s, const Site& site, const Modulation& m) co
   const HyperMaps maps = this->maps(h, site);
   const at::Tensor in = (h * maps.read.unsqueeze(-1)).sum(-2).to(stream_dtype_);
   const at::Tensor mixed = at::matmul(maps.residual.to(exact()), h.to(exact())).to(stream_dtype_);
-  return {modulate(normed(in, norm_[static_cast<size_t>(site.k)]), m), {{mixed, maps.write}, {}, site}};
+  return {modulate(normed(in, norm_[static_cast<size_t>(site.k)]), m), {{mixed, maps.write}, {}, site, {}}};
 }
 
 Streams HyperConnections::apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site&) const {

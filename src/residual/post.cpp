@@ -12,11 +12,11 @@ class Post final : public Scheme {
   explicit Post(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm")), end_(c.end_norm("ln_f")) {}
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
-    const StreamStepOutput out = normed_step(s, norm_[static_cast<size_t>(site.k)]);
-    return {modulate(out.z, m), {{out.x}, {}, site}};
+    const StreamStepOutput out = normed_step(s, norm_[static_cast<size_t>(site.k)], m);
+    return {out.z, {{out.x}, {}, site, out.stats}};
   }
 
-  at::Tensor finish(Streams s) const override { return normed_step(s, end_).z; }
+  at::Tensor finish(Streams s) const override { return normed_step(s, end_, {}).z; }
 
  protected:
   Streams apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site&) const override {
@@ -25,11 +25,10 @@ class Post final : public Scheme {
   }
 
  private:
-  StreamStepOutput normed_step(const Streams& s, const Norm& norm) const {
-    StreamStepInput in;
-    in.x = s.s[0];
+  StreamStepOutput normed_step(const Streams& s, const Norm& norm, const Modulation& m) const {
+    StreamStepInput in = on_x(s, norm_[static_cast<size_t>(s.site.k)]);
     in.norm_x = norm;
-    return step(in, s);
+    return step(in, s, m);
   }
 
   std::vector<Norm> norm_;

@@ -14,8 +14,8 @@ class Pre final : public Scheme {
     StreamStepInput in;
     in.y = s.s[0];
     in.norm_y = norm_[static_cast<size_t>(site.k)];
-    const StreamStepOutput out = step(in, s);
-    return {modulate(out.z, m), {{out.y}, {}, site}};
+    const StreamStepOutput out = step(in, s, m);
+    return {out.z, {{out.y}, {}, site, {}}};
   }
 
   at::Tensor finish(Streams s) const override {

@@ -10,12 +10,12 @@ class Reordered final : public Scheme {
  public:
   explicit Reordered(const SchemeContext& c) : Scheme(c), norm_(c.norms("norm")), end_(c.end_norm("ln_f")) {}
 
-  Read read(Streams s, const Site&, const Modulation& m) const override {
-    s = settle(std::move(s));
-    return {modulate(s.s[0].to(dtype_), m), s};
+  Read read(Streams s, const Site& site, const Modulation& m) const override {
+    const StreamStepOutput out = written(s, {}, m);
+    return {out.z, {{out.y}, {}, site, {}}};
   }
 
-  at::Tensor finish(Streams s) const override { return normed(settle(std::move(s)).s[0], end_); }
+  at::Tensor finish(Streams s) const override { return written(s, end_, {}).z; }
 
  protected:
   Streams apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const override {
@@ -24,6 +24,15 @@ class Reordered final : public Scheme {
   }
 
  private:
+  /// The pending update normed and added; then the norm of what is read.
+  StreamStepOutput written(const Streams& s, const Norm& norm, const Modulation& m) const {
+    StreamStepInput in;
+    in.y = s.s[0];
+    in.norm_y = norm;
+    if (s.pending.r.defined()) in.norm_r = norm_[static_cast<size_t>(s.site.k)];
+    return step(in, s, m);
+  }
+
   std::vector<Norm> norm_;
   Norm end_;
 };

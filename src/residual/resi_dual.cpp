@@ -12,17 +12,20 @@ class ResiDual final : public Scheme {
 
   Streams start(const at::Tensor& embedding) const override {
     const at::Tensor e = embedding.to(stream_dtype_);
-    return {{e, e}, {}, {}};
+    return {{e, e}, {}, {}, {}};
   }
 
-  Read read(Streams s, const Site&, const Modulation& m) const override {
-    s = settle(std::move(s));
-    return {modulate(s.s[0].to(dtype_), m), s};
+  Read read(Streams s, const Site& site, const Modulation& m) const override {
+    StreamStepInput in = written(s);
+    in.read_y = false;
+    const StreamStepOutput out = step(in, s, m);
+    return {out.z, {{out.x, out.y}, {}, site, out.stats}};
   }
 
   at::Tensor finish(Streams s) const override {
-    s = settle(std::move(s));
-    return s.s[0].to(dtype_) + normed(s.s[1], end_);
+    StreamStepInput in = written(s);
+    in.norm_y = end_;
+    return step(in, s).z;
   }
 
  protected:
@@ -34,6 +37,15 @@ class ResiDual final : public Scheme {
   }
 
  private:
+  /// The norm on x belongs to the write; the one before it may be pending still.
+  StreamStepInput written(const Streams& s) const {
+    const size_t k = static_cast<size_t>(s.site.k);
+    StreamStepInput in = on_x(s, norm_[k > 0 ? k - 1 : 0]);
+    in.y = s.s[1];
+    if (s.pending.r.defined()) in.norm_x = norm_[k];
+    return in;
+  }
+
   std::vector<Norm> norm_;
   Norm end_;  // on y, part of the scheme: it stays where the model's final layer has a norm of its own
 };

@@ -11,11 +11,19 @@ Sandwich::Sandwich(const SchemeContext& c)
     : Scheme(c), norm_(c.norms("norm", true)), out_(c.norms("out_norm")), end_(c.end_norm("ln_f")) {}
 
 Read Sandwich::read(Streams s, const Site& site, const Modulation& m) const {
-  s = settle(std::move(s));
-  return {modulate(normed(s.s[0], norm_[static_cast<size_t>(site.k)]), m), s};
+  const StreamStepOutput out = written(s, norm_[static_cast<size_t>(site.k)], m);
+  return {out.z, {{out.y}, {}, site, {}}};
 }
 
-at::Tensor Sandwich::finish(Streams s) const { return normed(settle(std::move(s)).s[0], end_); }
+at::Tensor Sandwich::finish(Streams s) const { return written(s, end_, {}).z; }
+
+StreamStepOutput Sandwich::written(const Streams& s, const Norm& norm, const Modulation& m) const {
+  StreamStepInput in;
+  in.y = s.s[0];
+  in.norm_y = norm;
+  if (s.pending.r.defined()) in.norm_r = out_[static_cast<size_t>(s.site.k)];
+  return step(in, s, m);
+}
 
 Streams Sandwich::apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const {
   s.s[0] = add(s.s[0], rows(normed(r, out_[static_cast<size_t>(site.k)]), row_scale));

@@ -15,6 +15,9 @@ class Sandwich : public Scheme {
   Streams apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const override;
 
  private:
+  /// The pending update normed and added; then the norm of what is read.
+  StreamStepOutput written(const Streams& s, const Norm& norm, const Modulation& m) const;
+
   std::vector<Norm> norm_, out_;
   Norm end_;
 };

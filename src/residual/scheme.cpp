@@ -8,7 +8,7 @@ namespace siamese {
 
 std::vector<at::Tensor> Streams::flatten() const {
   std::vector<at::Tensor> tensors = s;
-  for (const at::Tensor& t : {pending.r, pending.gate, pending.row_scale})
+  for (const at::Tensor& t : {pending.r, pending.gate, pending.row_scale, stats})
     if (t.defined()) tensors.push_back(t);
   return tensors;
 }
@@ -17,7 +17,7 @@ Streams Streams::unflatten(const Streams& like, const std::vector<at::Tensor>& t
   Streams out = like;
   size_t i = 0;
   for (at::Tensor& t : out.s) t = tensors.at(i++);
-  for (at::Tensor* t : {&out.pending.r, &out.pending.gate, &out.pending.row_scale})
+  for (at::Tensor* t : {&out.pending.r, &out.pending.gate, &out.pending.row_scale, &out.stats})
     if (t->defined()) *t = tensors.at(i++);
   return out;
 }
@@ -92,16 +92,37 @@ at::Tensor Scheme::modulate(const at::Tensor& z, const Modulation& m) {
   at::Tensor out = z;
   if (m.scale.defined()) out = out * (1 + m.scale.unsqueeze(1));
   if (m.shift.defined()) out = out + m.shift.unsqueeze(1);
-  return out;
+  return m.into != nullptr ? (*m.into)(out) : out;
 }
 
-StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams) const {
+StreamStepInput Scheme::on_x(const Streams& streams, const Norm& last) {
+  StreamStepInput in;
+  in.x = streams.s[0];
+  if (streams.stats.defined()) {
+    in.pending = last;
+    in.pending_stats = streams.stats;
+  }
+  return in;
+}
+
+StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams, const Modulation& m) const {
   const Update& update = streams.pending;
   in.dtype = dtype_;
   in.r = update.r;
-  if (in.r.defined() && update.gate.defined()) in.r = in.r * update.gate.unsqueeze(1);
-  if (in.r.defined()) in.r = rows(in.r, update.row_scale);
-  return fused_ && stream_step_fusable(in) ? stream_step(in) : stream_step_plain(in);
+  StreamStepInput whole = in;
+  if (in.r.defined()) whole.gate = update.gate, whole.row_scale = update.row_scale;
+  whole.scale = m.scale, whole.shift = m.shift;
+  if (m.into != nullptr) whole.weight = m.into->weight, whole.bias = m.into->bias;
+  whole.defer = in.x.defined() && in.norm_x.on && stream_step_defers(in.x);
+  if (fused_ && stream_step_fusable(whole)) return stream_step(whole);
+  if (in.r.defined()) {
+    if (update.gate.defined()) in.r = in.r * update.gate.unsqueeze(1);
+    in.r = rows(normed(in.r, in.norm_r), update.row_scale);
+    in.norm_r = {};
+  }
+  StreamStepOutput out = fused_ && stream_step_fusable(in) ? stream_step(in) : stream_step_plain(in);
+  out.z = modulate(out.z, m);
+  return out;
 }
 
 }  // namespace siamese

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/linear.h"
 #include "nn/params.h"
 #include "ops/stream_step.h"
 #include "recipe/recipe.h"
@@ -20,9 +21,12 @@ struct Site {
   bool attention() const { return k % 2 == 0; }
 };
 
-/// adaLN: what is read becomes z·(1+scale) + shift. Both [B, d]; undefined: absent.
+/// What becomes of the value read: z·(1+scale) + shift (adaLN; both [B, d], undefined: absent), then the product with
+/// `into`, the layer that consumes it. A scheme that is given that layer may rebuild z in the backward pass instead of
+/// keeping it.
 struct Modulation {
   at::Tensor shift, scale;
+  const Linear* into = nullptr;
 };
 
 /// A sub-layer's output r, an optional gate [B, d] (times r before anything else) and an optional factor per sample
@@ -35,8 +39,9 @@ struct Update {
 /// that the next read can do both in one pass over memory.
 struct Streams {
   std::vector<at::Tensor> s;
-  Update pending;  // r undefined: nothing pending
-  Site site;       // of the pending update
+  Update pending;    // r undefined: nothing pending
+  Site site;         // of the last read, whose update is or was pending
+  at::Tensor stats;  // defined: s[0] is raw, the norm of its last read is pending on it (ops/stream_step.h)
 
   /// To tensors and back: what block recomputation saves. `like` gives the structure.
   std::vector<at::Tensor> flatten() const;
@@ -46,7 +51,7 @@ struct Streams {
 };
 
 struct Read {
-  at::Tensor input;
+  at::Tensor input;  // of the sub-layer; multiplied by Modulation::into where that is given
   Streams streams;
 };
 
@@ -97,15 +102,17 @@ class Scheme {
   virtual Streams apply(Streams streams, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const = 0;
   /// Writes the pending update by `apply`.
   Streams settle(Streams streams) const;
-  /// z·(1+scale) + shift.
+  /// z·(1+scale) + shift, times `into`.
   static at::Tensor modulate(const at::Tensor& z, const Modulation& modulation);
   static at::Tensor rows(const at::Tensor& r, const at::Tensor& row_scale);
   at::Tensor normed(const at::Tensor& x, const Norm& norm) const { return apply_norm(x, norm, dtype_, fused_); }
   /// x + r in the stream's type.
   static at::Tensor add(const at::Tensor& x, const at::Tensor& r) { return x + r.to(x.scalar_type()); }
-  /// One stream step, fused when allowed and possible, on the pending update of `streams`, whose gate and row scale
-  /// (if any) are multiplied in beforehand.
-  StreamStepOutput step(StreamStepInput in, const Streams& streams) const;
+  /// One stream step on the pending update of `streams`, modulation and product included: fused as a whole where the
+  /// device's kernels know all of it, otherwise the core fused and the rest around it.
+  StreamStepOutput step(StreamStepInput in, const Streams& streams, const Modulation& modulation = {}) const;
+  /// A step on x = streams.s[0], on which `last` may be pending.
+  static StreamStepInput on_x(const Streams& streams, const Norm& last);
 
   const ModelConfig config_;
   const int blocks_;

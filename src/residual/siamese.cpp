@@ -30,7 +30,7 @@ Siamese::Siamese(const SchemeContext& c, bool hybrid) : Scheme(c), hybrid_(hybri
 
 Streams Siamese::start(const at::Tensor& embedding) const {
   const at::Tensor e = embedding.to(stream_dtype_);
-  return {{e, e}, {}, {}};
+  return {{e, e}, {}, {}, {}};
 }
 
 double Siamese::depth_scale(const Site& site) const {
@@ -38,8 +38,7 @@ double Siamese::depth_scale(const Site& site) const {
 }
 
 StreamStepInput Siamese::streams_of(const Streams& s) const {
-  StreamStepInput in;
-  in.x = s.s[0];
+  StreamStepInput in = on_x(s, x_[static_cast<size_t>(s.site.k)]);
   in.y = s.s[1];
   in.a = depth_scale(s.site);  // of the sub-layer whose output is pending
   return in;
@@ -52,8 +51,8 @@ Read Siamese::read(Streams s, const Site& site, const Modulation& m) const {
   in.norm_y = y_[k];
   in.norm_in = input_[k];
   if (hybrid_ && site.attention()) in.c1 = c1_[static_cast<size_t>(site.block())];
-  const StreamStepOutput out = step(in, s);
-  return {modulate(out.z, m), {{out.x, out.y}, {}, site}};
+  const StreamStepOutput out = step(in, s, m);
+  return {out.z, {{out.x, out.y}, {}, site, out.stats}};
 }
 
 at::Tensor Siamese::finish(Streams s) const {

@@ -40,12 +40,17 @@ void LmTask::start(int64_t step) {
   loader_ = std::make_unique<Loader>(*source_, t.batch_size, t.sequence_length, step, t.steps);
 }
 
-at::Tensor LmTask::micro_batch(int64_t index) const {
+/// The batch on the device. On the CPU it is batch_ itself, which lives until the next is taken.
+at::Tensor LmTask::upload() {
   const TrainConfig& t = recipe_.train;
-  const int64_t width = t.sequence_length + 1;
-  // The batch lives until the next one is taken; from_blob does not copy.
-  int64_t* first = const_cast<int64_t*>(batch_.ids.data()) + index * t.micro_batch_size * width;
-  return at::from_blob(first, {t.micro_batch_size, width}, at::kLong).to(device_);
+  const at::Tensor ids = at::from_blob(batch_.ids.data(), {t.batch_size, t.sequence_length + 1}, at::kLong);
+  if (device_.is_cpu()) return ids;
+  // From pinned memory, which LibTorch reuses once the copy has run: the step does not wait for it.
+  return ids.pin_memory().to(device_, at::kLong, /*non_blocking=*/true);
+}
+
+at::Tensor LmTask::micro_batch(int64_t index) const {
+  return ids_.narrow(0, index * recipe_.train.micro_batch_size, recipe_.train.micro_batch_size);
 }
 
 Forward LmTask::forward_of(int64_t step, int64_t row, const at::Tensor& ids) const {
@@ -58,19 +63,21 @@ Forward LmTask::forward_of(int64_t step, int64_t row, const at::Tensor& ids) con
   return f;
 }
 
-double LmTask::accumulate(int64_t step, const std::function<void()>& collect) {
+at::Tensor LmTask::accumulate(int64_t step, const std::function<void()>& collect) {
   const TrainConfig& t = recipe_.train;
   batch_ = loader_->next();
+  ids_ = upload();
   const int64_t parts = t.batch_size / t.micro_batch_size;
   at::Tensor sum = at::zeros({}, at::TensorOptions().device(device_).dtype(at::kDouble));
   for (int64_t i = 0; i < parts; ++i) {
     const at::Tensor ids = micro_batch(i);
-    const LmLoss loss = model_->loss(ids, forward_of(step, i * t.micro_batch_size, ids), t.z_loss);
-    torch::autograd::backward({parts == 1 ? loss.total : loss.total / static_cast<double>(parts)});
+    const LmLoss loss = model_->loss(ids, forward_of(step, i * t.micro_batch_size, ids), t.z_loss, /*ignore=*/-100,
+                                     /*scale=*/1.0 / static_cast<double>(parts));
+    torch::autograd::backward({loss.total});
     sum += loss.ce.detach();
     collect();
   }
-  return sum.item<double>() / static_cast<double>(parts);
+  return sum / static_cast<double>(parts);
 }
 
 std::string LmTask::first_bad_value() const {

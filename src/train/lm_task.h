@@ -35,13 +35,14 @@ class LmTask final : public Task {
   int64_t tokens_per_step() const override { return recipe_.train.batch_size * recipe_.train.sequence_length; }
   double activation_bytes() const override;
   void start(int64_t step) override;
-  double accumulate(int64_t step, const std::function<void()>& collect) override;
+  at::Tensor accumulate(int64_t step, const std::function<void()>& collect) override;
   double waited() const override { return loader_ ? loader_->waited() : 0.0; }
   EvalMetrics evaluate() const override;
   std::string first_bad_value() const override;
 
  private:
   Forward forward_of(int64_t step, int64_t row, const at::Tensor& ids) const;
+  at::Tensor upload();
   at::Tensor micro_batch(int64_t index) const;
 
   Recipe recipe_;
@@ -50,6 +51,7 @@ class LmTask final : public Task {
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Loader> loader_;
   Batch batch_;
+  at::Tensor ids_;  // of batch_, on the device: [batch_size, sequence_length + 1]
 };
 
 }  // namespace siamese

@@ -3,23 +3,29 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <limits>
+
+#include "train/gpu_adamw.h"
 
 namespace siamese {
 
 Optimizer::Optimizer(const Params& params, const TrainConfig& train) : train_(train) {
   const at::NoGradGuard no_grad;
   for (const Parameter& p : params.all()) {
-    Slot s;
+    OptimizerSlot s;
     s.parameter = p;
+    s.decays = decays(p);
     const bool low = p.value.scalar_type() == at::kBFloat16;
     s.master = low ? p.value.detach().to(at::kFloat) : p.value;
     s.m = at::zeros_like(s.master.detach());
     s.v = at::zeros_like(s.m);
-    s.step = at::zeros({}, s.m.options().dtype(at::kFloat));
     if (train.ema > 0) s.average = s.master.detach().clone();
     slots_.push_back(std::move(s));
   }
+  if (params.device().is_cuda() && !slots_.empty()) gpu_ = std::make_unique<GpuAdamW>(slots_, train);
 }
+
+Optimizer::~Optimizer() = default;
 
 bool Optimizer::decays(const Parameter& p) const {
   switch (p.kind) {
@@ -37,7 +43,8 @@ bool Optimizer::decays(const Parameter& p) const {
 
 void Optimizer::collect() {
   const at::NoGradGuard no_grad;
-  for (Slot& s : slots_) {
+  if (gpu_) return gpu_->collect(slots_);
+  for (OptimizerSlot& s : slots_) {
     at::Tensor g = s.parameter.value.grad();
     if (!g.defined()) continue;
     s.parameter.value.mutable_grad().reset();
@@ -51,10 +58,36 @@ void Optimizer::collect() {
   }
 }
 
+at::Tensor Optimizer::step(const at::Tensor& loss, double lr, int64_t number) {
+  plan(lr, number);
+  return apply(loss);
+}
+
+void Optimizer::plan(double lr, int64_t number) {
+  planned_lr_ = lr;
+  planned_number_ = number;
+  if (gpu_) gpu_->plan(lr, number);
+}
+
+at::Tensor Optimizer::apply(const at::Tensor& loss) {
+  const at::NoGradGuard no_grad;
+  if (gpu_) {
+    const at::Tensor found = gpu_->apply(slots_, loss);
+    forget();
+    return found;
+  }
+  const double value = loss.defined() ? loss.item<double>() : 0.0;
+  const double norm = std::isfinite(value) ? clip() : std::numeric_limits<double>::quiet_NaN();
+  const bool good = std::isfinite(norm);
+  if (good) update(planned_lr_, planned_number_);
+  return at::tensor({value, norm, good ? 0.0 : static_cast<double>(planned_number_)}, at::kDouble);
+}
+
 double Optimizer::clip() {
+  TORCH_CHECK(!gpu_, "[optimizer] clip and update are for the CPU: use step");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> all;
-  for (const Slot& s : slots_)
+  for (const OptimizerSlot& s : slots_)
     if (s.gradient.defined()) all.push_back(s.gradient);
   if (all.empty()) return 0.0;
   const std::vector<at::Tensor> norms = at::_foreach_norm(all, 2);
@@ -63,22 +96,23 @@ double Optimizer::clip() {
   return norm;
 }
 
-void Optimizer::update(double lr, int64_t step) {
+void Optimizer::update(double lr, int64_t number) {
+  TORCH_CHECK(!gpu_, "[optimizer] clip and update are for the CPU: use step");
   const at::NoGradGuard no_grad;
+  const at::Tensor count = at::scalar_tensor(static_cast<double>(number), at::kFloat);
   for (const bool decayed : {true, false}) {
     std::vector<at::Tensor> p, g, m, v, steps;
-    for (Slot& s : slots_) {
-      if (decays(s.parameter) != decayed) continue;
+    for (OptimizerSlot& s : slots_) {
+      if (s.decays != decayed) continue;
       if (!s.gradient.defined()) s.gradient = at::zeros_like(s.m);
-      s.step.fill_(static_cast<double>(step));
-      p.push_back(s.master), g.push_back(s.gradient), m.push_back(s.m), v.push_back(s.v), steps.push_back(s.step);
+      p.push_back(s.master), g.push_back(s.gradient), m.push_back(s.m), v.push_back(s.v), steps.push_back(count);
     }
     if (p.empty()) continue;
     at::_fused_adamw_(p, g, m, v, {}, steps, lr, train_.beta1, train_.beta2, decayed ? train_.weight_decay : 0.0,
                       train_.eps,
                       /*amsgrad=*/false, /*maximize=*/false);
   }
-  for (Slot& s : slots_) {
+  for (OptimizerSlot& s : slots_) {
     if (!s.master.is_same(s.parameter.value)) s.parameter.value.copy_(s.master);
     if (s.average.defined()) s.average.lerp_(s.master, 1.0 - train_.ema);
   }
@@ -86,10 +120,11 @@ void Optimizer::update(double lr, int64_t step) {
 }
 
 void Optimizer::forget() {
-  for (Slot& s : slots_) {
+  for (OptimizerSlot& s : slots_) {
     s.gradient.reset();
     s.parameter.value.mutable_grad().reset();
   }
+  if (gpu_) gpu_->forget();
 }
 
 std::string Optimizer::first_bad_gradient() const {
@@ -101,7 +136,7 @@ std::string Optimizer::first_bad_gradient() const {
 
 NamedTensors Optimizer::state() const {
   NamedTensors all;
-  for (const Slot& s : slots_) {
+  for (const OptimizerSlot& s : slots_) {
     all.emplace_back("m." + s.parameter.name, s.m);
     all.emplace_back("v." + s.parameter.name, s.v);
     if (!s.master.is_same(s.parameter.value)) all.emplace_back("master." + s.parameter.name, s.master);
@@ -111,14 +146,14 @@ NamedTensors Optimizer::state() const {
 
 NamedTensors Optimizer::average() const {
   NamedTensors all;
-  for (const Slot& s : slots_)
+  for (const OptimizerSlot& s : slots_)
     if (s.average.defined()) all.emplace_back(s.parameter.name, s.average);
   return all;
 }
 
 void Optimizer::adopt_weights() {
   const at::NoGradGuard no_grad;
-  for (Slot& s : slots_) {
+  for (OptimizerSlot& s : slots_) {
     if (!s.master.is_same(s.parameter.value)) s.master.copy_(s.parameter.value);
     if (s.average.defined()) s.average.copy_(s.master);
   }

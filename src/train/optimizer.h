@@ -1,6 +1,7 @@
 // AdamW over named parameters: decay groups, fp32 master weights under bf16, global-norm clip, averaged weights.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "nn/params.h"
@@ -9,16 +10,42 @@
 
 namespace siamese {
 
+class GpuAdamW;
+
+/// A parameter and what belongs to it.
+struct OptimizerSlot {
+  Parameter parameter;
+  bool decays = false;
+  at::Tensor master;  // the parameter itself in fp32 training
+  at::Tensor gradient, m, v, average;
+};
+
+/// What a step found: places in the tensor that `step` returns. `bad`: the first step whose loss or norm was not
+/// finite, or 0.
+enum StepValue { kStepLoss, kStepNorm, kStepBad, kStepValues };
+
+/// A step is `collect` after each micro-batch, then `step`. On a GPU neither waits for the device, and once a value was
+/// not finite no later step changes anything either.
 class Optimizer {
  public:
   Optimizer(const Params& params, const TrainConfig& train);
+  ~Optimizer();
 
   /// Takes the gradients of one micro-batch: adds them up in fp32 and clears them. Parameters without one keep zero.
   void collect();
-  /// Global norm of what was collected; scaled down to `clip` where it is larger. Not finite: nothing is changed.
+  /// Clips, updates and forgets the gradients, unless the loss (a scalar, may be undefined) or the norm is not finite;
+  /// then nothing is changed. `number` counts from 1. Returns kStepValues fp64 numbers on the parameters' device; the
+  /// next step overwrites them there.
+  at::Tensor step(const at::Tensor& loss, double lr, int64_t number);
+  /// The two halves of `step`: a captured CUDA graph holds `apply`, and `plan` goes before each replay.
+  void plan(double lr, int64_t number);
+  at::Tensor apply(const at::Tensor& loss);
+
+  /// The CPU's `step` in parts. Global norm of what was collected; scaled down to `clip` where it is larger. Not
+  /// finite: nothing is changed.
   double clip();
-  /// One AdamW update of step number `step` (1-based), then the averaged weights; forgets the gradients.
-  void update(double lr, int64_t step);
+  /// One AdamW update of step number `number`, then the averaged weights; forgets the gradients.
+  void update(double lr, int64_t number);
   void forget();
 
   bool decays(const Parameter& p) const;
@@ -35,13 +62,11 @@ class Optimizer {
   int64_t average_bytes() const;
 
  private:
-  struct Slot {
-    Parameter parameter;
-    at::Tensor master;  // the parameter itself in fp32 training
-    at::Tensor gradient, m, v, step, average;
-  };
   const TrainConfig train_;
-  std::vector<Slot> slots_;
+  std::vector<OptimizerSlot> slots_;
+  std::unique_ptr<GpuAdamW> gpu_;  // where the parameters are on a GPU
+  double planned_lr_ = 0;
+  int64_t planned_number_ = 0;
 };
 
 }  // namespace siamese

@@ -23,8 +23,8 @@ class Task {
   /// Begins to prepare data from `step` (0-based) on.
   virtual void start(int64_t step) = 0;
   /// Forward and backward over the batch of `step`, micro-batch by micro-batch; `collect` is called after each
-  /// backward. Returns the mean loss.
-  virtual double accumulate(int64_t step, const std::function<void()>& collect) = 0;
+  /// backward. Returns the mean loss, an fp64 scalar on the parameters' device: nothing waits for a GPU.
+  virtual at::Tensor accumulate(int64_t step, const std::function<void()>& collect) = 0;
   /// Seconds spent waiting for data since `start`.
   virtual double waited() const = 0;
   virtual EvalMetrics evaluate() const = 0;

@@ -14,6 +14,7 @@
 #include "train/lm_task.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/readback.h"
 #include "train/schedule.h"
 #include "train/signals.h"
 #include "util/error.h"
@@ -28,7 +29,11 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 class Trainer {
  public:
   explicit Trainer(const TrainRequest& request)
-      : request_(request), recipe_(request.recipe), folder_(request.out, request.mode), task_(recipe_, request.device) {
+      : request_(request),
+        recipe_(request.recipe),
+        folder_(request.out, request.mode),
+        task_(recipe_, request.device),
+        readback_(request.device) {
     begin();
   }
 
@@ -38,15 +43,18 @@ class Trainer {
   void begin();
   void print_start() const;
   void step(int64_t s);
+  void arrived(const StepResult& r);
+  void drain();
   void evaluate(int64_t done);
   void save(int64_t done, bool with_evaluation);
-  [[noreturn]] void stop_on_bad_value(int64_t s, const char* what) const;
+  [[noreturn]] void stop_on_bad_value(const StepResult& r);
 
   const TrainRequest request_;
   Recipe recipe_;
   RunFolder folder_;
   LmTask task_;
   std::optional<Optimizer> optimizer_;
+  Readback readback_;
   std::optional<MetricsFile> metrics_;
   std::optional<Progress> progress_;
   int64_t first_ = 0;  // steps done before this process
@@ -93,7 +101,11 @@ void Trainer::print_start() const {
   for (const Parameter& p : task_.params().all()) parameters += static_cast<double>(p.value.nbytes());
   const double optimizer = static_cast<double>(optimizer_->bytes()),
                average = static_cast<double>(optimizer_->average_bytes());
-  const double gradients = 4.0 * static_cast<double>(task_.params().count()), activations = task_.activation_bytes();
+  // A GPU takes one micro-batch's gradients in the parameters' type and adds up several in fp32.
+  const double in_fp32 = 4.0 * static_cast<double>(task_.params().count());
+  const bool several = recipe_.train.micro_batch_size != recipe_.train.batch_size;
+  const double gradients = request_.device.is_cpu() ? in_fp32 : parameters + (several ? in_fp32 : 0.0);
+  const double activations = task_.activation_bytes();
   fmt::print("{}", task_.describe());
   fmt::print("memory  parameters {}, gradients {}, optimizer {}{}, activations about {}; together about {}\n",
              human_bytes(parameters), human_bytes(gradients), human_bytes(optimizer),
@@ -102,29 +114,42 @@ void Trainer::print_start() const {
   fmt::print("device  {}, {} threads; run folder {}\n", request_.device.str(), at::get_num_threads(), folder_.path());
 }
 
+/// Issues one step; on a GPU results of earlier ones arrive meanwhile.
 void Trainer::step(int64_t s) {
-  const double t0 = now();
+  readback_.begin();
+  const at::Tensor loss = task_.accumulate(s, [&] { optimizer_->collect(); });
+  const double lr = learning_rate(recipe_.train, s);
+  readback_.end(s, lr, optimizer_->step(loss, lr, s + 1));
+  while (readback_.due()) arrived(readback_.take());
+}
+
+void Trainer::drain() {
+  while (!readback_.empty()) arrived(readback_.take());
+}
+
+void Trainer::arrived(const StepResult& r) {
+  if (r.bad) stop_on_bad_value(r);
   StepMetrics m;
-  m.loss = task_.accumulate(s, [&] { optimizer_->collect(); });
-  if (!std::isfinite(m.loss)) stop_on_bad_value(s, "the loss");
-  m.grad_norm = optimizer_->clip();
-  if (!std::isfinite(m.grad_norm)) stop_on_bad_value(s, "the gradient norm");
-  m.lr = learning_rate(recipe_.train, s);
-  optimizer_->update(m.lr, s + 1);
-  const double seconds = now() - t0;
-  m.step = s + 1;
-  m.tokens = (s + 1) * task_.tokens_per_step();
-  m.tokens_per_s = static_cast<double>(task_.tokens_per_step()) / seconds;
+  m.step = r.step + 1;
+  m.loss = r.loss, m.lr = r.lr, m.grad_norm = r.grad_norm;
+  m.tokens = m.step * task_.tokens_per_step();
+  m.tokens_per_s = static_cast<double>(task_.tokens_per_step()) / r.seconds;
   metrics_->write(m);
   speeds_.push_back(m.tokens_per_s);
   result_.loss = m.loss;
   result_.largest_grad_norm = std::max(result_.largest_grad_norm, m.grad_norm);
-  progress_->update(s + 1,
+  progress_->update(m.step,
                     fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  data {:.1f}%", m.loss, m.lr, m.grad_norm,
                                 human_count(m.tokens_per_s), 100 * task_.waited() / std::max(1e-9, now() - begun_)));
 }
 
-void Trainer::stop_on_bad_value(int64_t s, const char* what) const {
+void Trainer::stop_on_bad_value(const StepResult& r) {
+  // On a GPU later steps are under way, without effect: weights and data of the bad one give it once more.
+  if (!request_.device.is_cpu()) {
+    optimizer_->forget();
+    task_.start(r.step);
+    task_.accumulate(r.step, [&] { optimizer_->collect(); });
+  }
   std::string culprit;
   for (const Parameter& p : task_.params().all())
     if (culprit.empty() && !at::isfinite(p.value).all().item<bool>()) culprit = "parameter " + p.name;
@@ -138,13 +163,15 @@ void Trainer::stop_on_bad_value(int64_t s, const char* what) const {
       fmt::format("step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}. Try a lower train.lr (now "
                   "{:g}), a longer "
                   "train.warmup_steps (now {}), train.clip (now {:g}), or train.precision float32",
-                  s + 1, what, culprit.empty() ? "not found in a second pass" : culprit,
-                  saved.empty() ? "" : "; the last checkpoint is " + saved.back(), learning_rate(recipe_.train, s),
-                  recipe_.train.warmup_steps, recipe_.train.clip));
+                  r.step + 1, std::isfinite(r.loss) ? "the gradient norm" : "the loss",
+                  culprit.empty() ? "not found in a second pass" : culprit,
+                  saved.empty() ? "" : "; the last checkpoint is " + saved.back(), r.lr, recipe_.train.warmup_steps,
+                  recipe_.train.clip));
 }
 
 void Trainer::evaluate(int64_t done) {
   if (evaluated_at_ == done) return;
+  drain();
   const EvalMetrics m = task_.evaluate();
   metrics_->write(done, m);
   evaluated_at_ = done;
@@ -156,6 +183,7 @@ void Trainer::evaluate(int64_t done) {
 
 void Trainer::save(int64_t done, bool with_evaluation) {
   if (saved_at_ == done) return;
+  drain();
   if (with_evaluation) evaluate(done);
   CheckpointState state{done, done * task_.tokens_per_step(), {}, to_yaml(recipe_)};
   if (evaluated_at_ == done && std::isfinite(validation_loss_)) state.validation_loss = validation_loss_;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,10 @@ struct StepForm {
   bool x = false, y = false, r = false;
   bool norm_x = false, norm_y = false, norm_in = false, c1 = false;
   double a = 1.0;
+  // What only the GPU's kernels know.
+  bool norm_r = false, skip_y = false, gate = false, row_scale = false, modulation = false;
+
+  bool per_sample() const { return gate || row_scale || modulation; }
 };
 
 inline const std::vector<StepForm>& step_forms() {
@@ -58,6 +63,38 @@ inline const std::vector<StepForm>& step_forms() {
   return forms;
 }
 
+/// Forms that the CPU computes around its kernels.
+inline const std::vector<StepForm>& extended_forms() {
+  static const std::vector<StepForm> forms = {
+      {.name = "reordered", .y = true, .r = true, .norm_r = true},
+      {.name = "sandwich", .y = true, .r = true, .norm_y = true, .norm_r = true},
+      {.name = "resi_dual", .x = true, .y = true, .r = true, .norm_x = true, .skip_y = true},
+      {.name = "pre_adaln", .y = true, .r = true, .norm_y = true, .gate = true, .modulation = true},
+      {.name = "pre_drop_path", .y = true, .r = true, .norm_y = true, .row_scale = true},
+      {.name = "sandwich_gated",
+       .y = true,
+       .r = true,
+       .norm_y = true,
+       .norm_r = true,
+       .gate = true,
+       .row_scale = true,
+       .modulation = true},
+      {.name = "siamese_adaln",
+       .x = true,
+       .y = true,
+       .r = true,
+       .norm_x = true,
+       .norm_y = true,
+       .norm_in = true,
+       .a = 0.5,
+       .gate = true,
+       .row_scale = true,
+       .modulation = true},
+      {.name = "first_adaln", .y = true, .norm_y = true, .modulation = true},
+  };
+  return forms;
+}
+
 enum class Affine { none, gain, gain_bias };
 
 struct StepCase {
@@ -91,7 +128,9 @@ inline StepInputs make_inputs(const StepCase& c) {
     s.leaves.emplace_back(name, t);
     return t;
   };
-  const std::vector<int64_t> shape = {c.rows, c.d};
+  constexpr int64_t kSamples = 3;
+  std::vector<int64_t> shape = {c.rows, c.d};
+  if (c.form.per_sample()) shape.insert(shape.begin(), kSamples);
   if (c.form.x) s.in.x = leaf("x", shape, 0.3, 1.0, c.streams);
   if (c.form.y) s.in.y = leaf("y", shape, -0.2, 2.0, c.streams);
   if (c.form.r) s.in.r = leaf("r", shape, 0.1, 1.0, c.values);
@@ -105,6 +144,12 @@ inline StepInputs make_inputs(const StepCase& c) {
   if (c.form.norm_y) s.in.norm_y = norm("gain_y", "bias_y");
   if (c.form.norm_in) s.in.norm_in = norm("gain_in", "bias_in");
   if (c.form.c1) s.in.c1 = leaf("c1", {c.d}, 1.0, 0.3, c.values);
+  if (c.form.norm_r) s.in.norm_r = norm("gain_r", "bias_r");
+  if (c.form.gate) s.in.gate = leaf("gate", {kSamples, c.d}, 0.8, 0.5, c.values);
+  if (c.form.modulation) s.in.shift = leaf("shift", {kSamples, c.d}, 0.1, 0.5, c.values);
+  if (c.form.modulation) s.in.scale = leaf("scale", {kSamples, c.d}, 0.1, 0.5, c.values);
+  if (c.form.row_scale) s.in.row_scale = at::tensor({2.0, 0.0, 1.25}).to(c.values);
+  s.in.read_y = !c.form.skip_y;
   s.in.a = c.form.a;
   s.in.dtype = c.values;
   s.g_z = random_normal(shape, number++, c.values);
@@ -127,24 +172,31 @@ inline std::vector<at::Tensor> step_gradients(const StreamStepOutput& out, const
   return torch::autograd::grad(outputs, leaves, grads, retain, false, /*allow_unused=*/true);
 }
 
-/// The same numbers in fp64, where the plain path is the truth the other types are held to.
-inline StepInputs in_double(const StepInputs& s) {
+/// The same numbers in another type or on another device; an undefined type keeps each tensor's own.
+inline StepInputs converted(const StepInputs& s, std::optional<at::ScalarType> type, at::Device device) {
   StepInputs t = s;
+  auto to = [&](const at::Tensor& v) {
+    return v.detach().to(device, type.value_or(v.scalar_type()), false, /*copy=*/true);
+  };
   t.leaves.clear();
   auto convert = [&](at::Tensor& v) {
     if (!v.defined()) return;
     const at::Tensor from = v;
-    v = v.detach().to(at::kDouble, false, /*copy=*/true).set_requires_grad(true);
+    v = to(v).set_requires_grad(true);
     for (const auto& [name, leaf] : s.leaves)
       if (leaf.is_same(from)) t.leaves.emplace_back(name, v);
   };
   for (at::Tensor* v : {&t.in.x, &t.in.y, &t.in.r, &t.in.norm_x.gain, &t.in.norm_x.bias, &t.in.norm_y.gain,
-                        &t.in.norm_y.bias, &t.in.norm_in.gain, &t.in.norm_in.bias, &t.in.c1})
+                        &t.in.norm_y.bias, &t.in.norm_in.gain, &t.in.norm_in.bias, &t.in.c1, &t.in.norm_r.gain,
+                        &t.in.norm_r.bias, &t.in.gate, &t.in.shift, &t.in.scale})
     convert(*v);
-  for (at::Tensor* g : {&t.g_z, &t.g_x, &t.g_y})
-    if (g->defined()) *g = g->to(at::kDouble);
-  t.in.dtype = at::kDouble;
+  for (at::Tensor* g : {&t.g_z, &t.g_x, &t.g_y, &t.in.row_scale})
+    if (g->defined()) *g = to(*g);
+  t.in.dtype = type.value_or(s.in.dtype);
   return t;
 }
+
+/// In fp64, where the plain path is the truth the other types are held to.
+inline StepInputs in_double(const StepInputs& s) { return converted(s, at::kDouble, at::kCPU); }
 
 }  // namespace siamese

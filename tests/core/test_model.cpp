@@ -160,7 +160,7 @@ TEST(LmModel, ProbeSeesEverySubLayerInOrder) {
   model->loss(random_ids(1, 5, 11), f);
   ASSERT_EQ(seen.size(), 1u + 2 * 2 * 2 + 2);
   EXPECT_EQ(seen.front(), "embedding");
-  EXPECT_EQ(seen[1], "input of the attention of block 0");
+  EXPECT_EQ(seen[1], "projected input of the attention of block 0");
   EXPECT_EQ(seen[8], "output of the feed-forward of block 1");
   EXPECT_EQ(seen.back(), "logits");
 }

@@ -110,8 +110,8 @@ at::Tensor pre_with_qkv_norms(const LanguageModel& model, const at::Tensor& ids)
     a.v_norm = norm_of(model, in("v_norm"));
     FeedForward f;
     f.in.weight = weight(in("ff_proj")), f.out.weight = weight(in("ff_out"));
-    y = y + a(norm_plain(y, norm_of(model, in("attn_y_norm")), at::kDouble), {});
-    y = y + f(norm_plain(y, norm_of(model, in("ff_y_norm")), at::kDouble));
+    y = y + a(a.qkv(norm_plain(y, norm_of(model, in("attn_y_norm")), at::kDouble)), {});
+    y = y + f(f.in(norm_plain(y, norm_of(model, in("ff_y_norm")), at::kDouble)));
   }
   y = norm_plain(y, norm_of(model, "ln_y_f"), at::kDouble);
   return norm_plain(y, norm_of(model, "ln_final_f"), at::kDouble);

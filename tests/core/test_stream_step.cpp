@@ -1,34 +1,14 @@
 // The fused stream step against its plain path: values, gradients, NaN, threads, layouts, messages.
 #include "gradcheck.h"
+#include "near.h"
 #include "op_cases.h"
 
 namespace siamese {
 namespace {
 
-double largest(const at::Tensor& t) { return t.numel() == 0 ? 0.0 : t.detach().abs().max().item<double>(); }
-
-/// |got - want| ≤ relative·|want| + absolute·max(1, max|want|), element by element.
-void expect_near(const at::Tensor& got, const at::Tensor& want, double relative, double absolute,
-                 const std::string& what) {
-  ASSERT_EQ(got.defined(), want.defined()) << what;
-  if (!got.defined()) return;
-  ASSERT_EQ(got.sizes(), want.sizes()) << what;
-  const at::Tensor a = got.detach().to(at::kDouble), b = want.detach().to(at::kDouble);
-  const double scale = std::max(1.0, largest(b));
-  const at::Tensor excess = (a - b).abs() - (b.abs() * relative + absolute * scale);
-  EXPECT_LE(excess.max().item<double>(), 0.0)
-      << what << ": scale " << scale << ", largest difference " << largest(a - b);
-}
-
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return false;
   return !a.defined() || (a.scalar_type() == b.scalar_type() && at::equal(a, b));
-}
-
-void expect_near(const StreamStepOutput& got, const StreamStepOutput& want, double relative, double absolute) {
-  expect_near(got.z, want.z, relative, absolute, "z");
-  expect_near(got.x, want.x, relative, absolute, "x");
-  expect_near(got.y, want.y, relative, absolute, "y");
 }
 
 /// Rows below, at and above the 16 chunks of the column sums; widths around the vector lengths.

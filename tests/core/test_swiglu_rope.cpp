@@ -7,9 +7,9 @@
 
 #include "gradcheck.h"
 #include "kernels/exp.h"
+#include "ops/activation.h"
 #include "ops/linear.h"
 #include "ops/rope.h"
-#include "ops/swiglu.h"
 
 namespace siamese {
 namespace {
@@ -25,7 +25,7 @@ TEST(Swiglu, FusedIsPlain) {
     for (const int64_t width : {1, 3, 16, 129, 1024}) {
       const at::Tensor p = (3 * at::randn({5, 2 * width}, at::kDouble)).to(type).set_requires_grad(true);
       const at::Tensor q = p.detach().clone().set_requires_grad(true), g = at::randn({5, width}, at::kDouble).to(type);
-      const at::Tensor a = swiglu(p), b = swiglu_plain(q);
+      const at::Tensor a = activate(p, Activation::swiglu), b = activate_plain(q, Activation::swiglu);
       EXPECT_LE(worst(a, b), tolerance(type)) << width;
       torch::autograd::backward({a}, {g});
       torch::autograd::backward({b}, {g});
@@ -35,12 +35,12 @@ TEST(Swiglu, FusedIsPlain) {
 
 TEST(Swiglu, GradientsByFiniteDifferences) {
   const at::Tensor p = at::randn({3, 2, 10}, at::kDouble).set_requires_grad(true);
-  expect_gradients([&] { return swiglu(p).sin().sum(); }, {{"p", p}});
+  expect_gradients([&] { return activate(p, Activation::swiglu).sin().sum(); }, {{"p", p}});
 }
 
 TEST(Swiglu, ExtremeGatesStayFinite) {
   const at::Tensor p = at::tensor({1.0f, 1.0f, 1.0f, -200.0f, 200.0f, 0.0f}).view({1, 6});
-  const at::Tensor out = swiglu(p);
+  const at::Tensor out = activate(p, Activation::swiglu);
   EXPECT_TRUE(at::isfinite(out).all().item<bool>());
   EXPECT_NEAR(out[0][0].item<float>(), 0.0f, 1e-30f);
   EXPECT_EQ(out[0][1].item<float>(), 200.0f);

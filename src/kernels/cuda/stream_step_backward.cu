@@ -1,0 +1,71 @@
+// Entry points of the backward pass of the stream step, and stage two of its column sums.
+#include "kernels/cuda/stream_step.h"
+#include "kernels/cuda/vec.cuh"
+
+namespace siamese::kernels {
+
+template <class S, class Z>
+cudaError_t step_backward_typed(const StepCuda& call, StepParts* parts, cudaStream_t stream);
+
+namespace {
+
+cudaError_t by_type(const StepCuda& call, StepParts* parts, cudaStream_t stream) {
+  if (call.d < 8 || call.d % 8 != 0 || call.width > call.d || call.samples < 1 || call.rows % call.samples != 0)
+    return cudaErrorInvalidValue;
+  switch (call.types) {
+    case StepTypes::bf16_bf16:
+      return step_backward_typed<bfloat, bfloat>(call, parts, stream);
+    case StepTypes::fp32_bf16:
+      return step_backward_typed<float, bfloat>(call, parts, stream);
+    case StepTypes::fp32_fp32:
+      return step_backward_typed<float, float>(call, parts, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+template <class T>
+__global__ void sum_kernel(const float* partial, int columns, int64_t d, int parts_each, ColumnSums sums) {
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * parts_each;
+  __shared__ float lanes[32][33];
+  float sum = 0.f;
+  if (c < d)
+    for (int part = static_cast<int>(threadIdx.y); part < parts_each; part += 32)
+      sum += partial[((first + part) * columns + sums.column[blockIdx.z]) * d + c];
+  lanes[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y == 0 && c < d) {
+    for (int y = 1; y < 32; ++y) sum += lanes[y][threadIdx.x];
+    static_cast<T*>(sums.out[blockIdx.z])[blockIdx.y * d + c] = from_float<T>(sum);
+  }
+}
+
+}  // namespace
+
+cudaError_t step_parts(const StepCuda& call, StepParts* out) {
+  *out = {};
+  return by_type(call, out, nullptr);
+}
+
+cudaError_t step_backward_cuda(const StepCuda& call, const StepParts& parts, cudaStream_t stream) {
+  if (call.rows == 0 || parts.parts == 0) return cudaSuccess;
+  StepParts mine = parts;
+  return by_type(call, &mine, stream);
+}
+
+cudaError_t sum_columns_cuda(const float* partial, const StepParts& parts, int64_t d, int groups,
+                             const ColumnSums& sums, int type, cudaStream_t stream) {
+  if (sums.count == 0) return cudaSuccess;
+  const dim3 grid(static_cast<unsigned>((d + 31) / 32), static_cast<unsigned>(groups),
+                  static_cast<unsigned>(sums.count));
+  const dim3 block(32, 32);
+  const int each = parts.parts / groups;
+  if (type == 2) {
+    sum_kernel<bfloat><<<grid, block, 0, stream>>>(partial, parts.columns, d, each, sums);
+  } else {
+    sum_kernel<float><<<grid, block, 0, stream>>>(partial, parts.columns, d, each, sums);
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace siamese::kernels

@@ -1,0 +1,7 @@
+#include "kernels/cuda/step_backward.cuh"
+
+namespace siamese::kernels {
+
+template cudaError_t step_backward_typed<float, bfloat>(const StepCuda&, StepParts*, cudaStream_t);
+
+}  // namespace siamese::kernels

@@ -1,0 +1,163 @@
+#include "ops/activation.h"
+
+#include "kernels/swiglu.h"
+#include "ops/kernel_types.h"
+#include "ops/linear.h"
+
+namespace siamese {
+namespace {
+
+using at::Tensor;
+
+std::string_view approximation(int64_t kind) {
+  return kind == static_cast<int64_t>(Activation::gelu_tanh) ? "tanh" : "none";
+}
+
+/// The shape of the output; throws where p does not fit.
+c10::SymDimVector output_shape(const Tensor& p, int64_t kind) {
+  TORCH_CHECK(kind >= 0 && kind <= 2, "[activation] kind must be 0 (swiglu), 1 (gelu) or 2 (gelu_tanh) but is ", kind);
+  const bool halves = kind == static_cast<int64_t>(Activation::swiglu);
+  TORCH_CHECK(p.dim() >= 1 && (!halves || p.sym_size(-1) % 2 == 0),
+              "[activation] the last dimension must be even but p is ", p.sym_sizes());
+  c10::SymDimVector shape(p.sym_sizes().begin(), p.sym_sizes().end());
+  if (halves) shape.back() = shape.back() / 2;
+  return shape;
+}
+
+template <class F>
+void over_rows(const Tensor& p, const F& f) {
+  const int64_t width = p.size(-1) / 2, rows = width == 0 ? 0 : p.numel() / (2 * width);
+  at::parallel_for(0, rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)),
+                   [&](int64_t begin, int64_t end) { f(width, begin, end); });
+}
+
+Tensor forward_cpu(const Tensor& input, int64_t kind) {
+  const auto shape = output_shape(input, kind);
+  if (kind != static_cast<int64_t>(Activation::swiglu)) return at::gelu(input, approximation(kind));
+  const Tensor p = input.contiguous();
+  Tensor out = at::empty_symint(shape, p.options());
+  with_kernel_type(p.scalar_type(), "activation", [&](auto tag) {
+    using T = decltype(tag);
+    over_rows(p, [&](int64_t width, int64_t begin, int64_t end) {
+      kernels::swiglu_forward(in_ptr<T>(p), out_ptr<T>(out), width, begin, end);
+    });
+  });
+  return out;
+}
+
+std::tuple<Tensor, Tensor> backward_cpu(const Tensor& gradient, const Tensor& input, int64_t kind, bool want_output) {
+  const Tensor again = want_output ? forward_cpu(input, kind) : at::empty({0}, input.options());
+  if (kind != static_cast<int64_t>(Activation::swiglu))
+    return {at::gelu_backward(gradient, input, approximation(kind)), again};
+  const Tensor p = input.contiguous(), g = gradient.contiguous();
+  Tensor gp = at::empty_like(p);
+  with_kernel_type(p.scalar_type(), "activation_backward", [&](auto tag) {
+    using T = decltype(tag);
+    over_rows(p, [&](int64_t width, int64_t begin, int64_t end) {
+      kernels::swiglu_backward(in_ptr<T>(p), in_ptr<T>(g), out_ptr<T>(gp), width, begin, end);
+    });
+  });
+  return {gp, again};
+}
+
+Tensor forward_meta(const Tensor& p, int64_t kind) { return at::empty_symint(output_shape(p, kind), p.options()); }
+std::tuple<Tensor, Tensor> backward_meta(const Tensor& g, const Tensor& p, int64_t, bool want_output) {
+  return {at::empty_like(p), want_output ? at::empty_like(g) : at::empty({0}, p.options())};
+}
+
+Tensor call(const Tensor& p, int64_t kind) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("siamese::activation", "").typed<decltype(call)>();
+  return op.call(p, kind);
+}
+std::tuple<Tensor, Tensor> call_backward(const Tensor& g, const Tensor& p, int64_t kind, bool want_output) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("siamese::activation_backward", "")
+                             .typed<decltype(call_backward)>();
+  return op.call(g, p, kind, want_output);
+}
+
+class ActivationFunction : public torch::autograd::Function<ActivationFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& p, int64_t kind) {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ctx->save_for_backward({p});
+    ctx->saved_data["kind"] = kind;
+    return call(p, kind);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list g) {
+    return {std::get<0>(call_backward(g[0], ctx->get_saved_variables()[0], ctx->saved_data["kind"].toInt(), false)),
+            {}};
+  }
+};
+
+Tensor forward_autograd(const Tensor& p, int64_t kind) { return ActivationFunction::apply(p, kind); }
+
+/// r = activation(p)·Wᵀ + b. Backward: gh = g·W; gp and h = activation(p) in one pass; dW = gᵀ·h.
+class ActivateProject : public torch::autograd::Function<ActivateProject> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& p, const Tensor& weight,
+                        const std::optional<Tensor>& bias, int64_t kind) {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ctx->save_for_backward({p, weight});
+    ctx->saved_data["kind"] = kind;
+    ctx->saved_data["bias"] = bias.has_value();
+    return at::linear(call(p, kind), weight, bias);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list g) {
+    const auto saved = ctx->get_saved_variables();
+    const Tensor &p = saved[0], &weight = saved[1], flat = g[0].reshape({-1, g[0].size(-1)});
+    const int64_t kind = ctx->saved_data["kind"].toInt();
+    std::vector<int64_t> shape = p.sizes().vec();
+    shape.back() = weight.size(1);
+    const auto [gp, h] = call_backward(at::mm(flat, weight).view(shape), p, kind, true);
+    return {gp, at::mm(flat.t(), h.reshape({-1, weight.size(1)})),
+            ctx->saved_data["bias"].toBool() ? flat.sum(0) : Tensor(), Tensor()};
+  }
+};
+
+/// Whether the GPU has a kernel for p.
+bool fast(const Tensor& p, Activation kind) {
+  static const bool there = c10::Dispatcher::singleton()
+                                .findSchemaOrThrow("siamese::activation", "")
+                                .hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  const int64_t width = kind == Activation::swiglu ? p.size(-1) / 2 : p.size(-1);
+  return p.is_cuda() && there && width % 8 == 0 && (p.scalar_type() == at::kBFloat16 || p.scalar_type() == at::kFloat);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(siamese, m) {
+  m.def("activation(Tensor p, int kind) -> Tensor");
+  m.def("activation_backward(Tensor g, Tensor p, int kind, bool want_output=False) -> (Tensor, Tensor)");
+}
+TORCH_LIBRARY_IMPL(siamese, CPU, m) {
+  m.impl("activation", forward_cpu);
+  m.impl("activation_backward", backward_cpu);
+}
+TORCH_LIBRARY_IMPL(siamese, Meta, m) {
+  m.impl("activation", forward_meta);
+  m.impl("activation_backward", backward_meta);
+}
+TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("activation", forward_autograd); }
+
+Tensor activate_plain(const Tensor& p, Activation kind) {
+  if (kind != Activation::swiglu) return at::gelu(p, approximation(static_cast<int64_t>(kind)));
+  const int64_t half = p.size(-1) / 2;
+  return p.slice(-1, 0, half) * at::silu(p.slice(-1, half));
+}
+
+Tensor activate(const Tensor& p, Activation kind, bool fused) {
+  const bool on_cpu = p.device().is_cpu() && kind == Activation::swiglu;
+  return fused && (on_cpu || fast(p, kind)) ? call(p, static_cast<int64_t>(kind)) : activate_plain(p, kind);
+}
+
+Tensor activate_and_project(const Tensor& p, Activation kind, const Tensor& weight, const Tensor& bias, bool fused) {
+  if (!fused || !fast(p, kind)) return project(activate(p, kind, fused), weight, bias);
+  return ActivateProject::apply(p, weight, bias.defined() ? std::optional(bias) : std::nullopt,
+                                static_cast<int64_t>(kind));
+}
+
+}  // namespace siamese

@@ -1,0 +1,32 @@
+// Causal self-attention on the GPU from the packed projection to the heads' output: norms and rotary positions in one
+// pass (kernels/cuda/qkv_rope.h), then cuDNN's or flash attention on views of the packed tensor, no copies. Kept for
+// the backward pass: the packed tensor as attention saw it (the raw one too where heads are normed), output, log-sums.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "ops/stream_step.h"
+
+namespace siamese {
+
+struct AttentionCore {
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  Norm norm[3];         // of q, k, v, per head; off: none
+  at::Tensor cos, sin;  // [T, head_dim/2] fp32
+  /// Documents packed into the B·T tokens: ends [documents + 1] int32 on the device, beginning with 0, and the longest.
+  at::Tensor ends;
+  int64_t longest = 0;
+};
+
+/// Whether the GPU path covers it (bf16, head sizes 16 … 256 that are powers of two).
+bool attention_core_fits(const at::Tensor& qkv, const AttentionCore& core);
+/// qkv [B, T, (heads + 2 kv heads)·head_dim], which may be overwritten -> [B, T, heads·head_dim].
+at::Tensor attention_core(const at::Tensor& qkv, const AttentionCore& core);
+
+/// "cudnn" or "flash": what this process uses, and why. Decided at the first use: cuDNN where its forward and backward
+/// pass agree with plain attention on a small example, flash otherwise and where algorithms must be deterministic.
+std::string attention_backend();
+
+}  // namespace siamese

@@ -1,0 +1,73 @@
+// CUDA side of `siamese::activation`.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include "kernels/cuda/activation.h"
+
+namespace siamese {
+namespace {
+
+using at::Tensor;
+using kernels::ActivationKind;
+
+/// Contiguous and 16-byte aligned.
+Tensor fit(const Tensor& t) {
+  const Tensor c = t.contiguous();
+  return reinterpret_cast<uintptr_t>(c.const_data_ptr()) % 16 == 0 ? c : c.clone();
+}
+
+struct Sizes {
+  int64_t width, rows;
+  bool bf16;
+
+  Sizes(const Tensor& p, int64_t kind) {
+    TORCH_CHECK(p.scalar_type() == at::kBFloat16 || p.scalar_type() == at::kFloat,
+                "[activation] the GPU has fp32 and bf16 but p is ", p.scalar_type());
+    const bool halves = kind == 0;
+    TORCH_CHECK(p.dim() >= 1 && p.size(-1) % (halves ? 16 : 8) == 0,
+                "[activation] on the GPU the width must be a multiple of 8 but p is ", p.sizes());
+    width = halves ? p.size(-1) / 2 : p.size(-1);
+    rows = p.size(-1) == 0 ? 0 : p.numel() / p.size(-1);
+    bf16 = p.scalar_type() == at::kBFloat16;
+  }
+};
+
+Tensor make_output(const Tensor& p, int64_t width) {
+  std::vector<int64_t> shape = p.sizes().vec();
+  shape.back() = width;
+  return at::empty(shape, p.options());
+}
+
+Tensor forward_cuda(const Tensor& input, int64_t kind) {
+  const Sizes s(input, kind);
+  const c10::cuda::CUDAGuard guard(input.device());
+  const Tensor p = fit(input);
+  Tensor out = make_output(p, s.width);
+  C10_CUDA_CHECK(kernels::activation_forward_cuda(static_cast<ActivationKind>(kind), s.bf16, p.const_data_ptr(),
+                                                  out.mutable_data_ptr(), s.rows, s.width,
+                                                  c10::cuda::getCurrentCUDAStream()));
+  return out;
+}
+
+std::tuple<Tensor, Tensor> backward_cuda(const Tensor& gradient, const Tensor& input, int64_t kind, bool want_output) {
+  const Sizes s(input, kind);
+  const c10::cuda::CUDAGuard guard(input.device());
+  const Tensor p = fit(input), g = fit(gradient);
+  Tensor gp = at::empty_like(p), again = want_output ? at::empty_like(g) : at::empty({0}, p.options());
+  C10_CUDA_CHECK(kernels::activation_backward_cuda(
+      static_cast<ActivationKind>(kind), s.bf16, p.const_data_ptr(), g.const_data_ptr(), gp.mutable_data_ptr(),
+      want_output ? again.mutable_data_ptr() : nullptr, s.rows, s.width, c10::cuda::getCurrentCUDAStream()));
+  return {gp, again};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(siamese, CUDA, m) {
+  m.impl("activation", forward_cuda);
+  m.impl("activation_backward", backward_cuda);
+}
+
+}  // namespace siamese

@@ -1,0 +1,171 @@
+// CUDA side of `siamese::stream_step`: rows padded to multiples of 8 and aligned where they are not, outputs and
+// scratch allocated, kernels launched.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include "kernels/cuda/stream_step.h"
+#include "ops/step_call.h"
+
+namespace siamese {
+namespace {
+
+using at::Tensor;
+using kernels::StepCuda;
+
+/// Sizes of a call, and tensors as the kernels want them.
+struct Layout {
+  int64_t width, d, rows, samples;
+
+  explicit Layout(const StepCall& call) {
+    const Tensor& s = call.stream();
+    width = s.size(-1);
+    d = (width + 7) / 8 * 8;
+    rows = width == 0 ? 0 : s.numel() / width;
+    samples = 1;
+    for (const StepTensor i : {kGate, kRowScale, kShift, kScale})
+      if (call.has(i)) samples = call[i].size(0);
+  }
+  /// Contiguous, padded with zeros to d columns, 16-byte aligned; undefined stays so.
+  Tensor fit(const Tensor& t) const {
+    if (!t.defined()) return t;
+    Tensor out = t.contiguous();
+    if (d != width) out = at::constant_pad_nd(out, {0, d - width});
+    return reinterpret_cast<uintptr_t>(out.const_data_ptr()) % 16 == 0 ? out : out.clone();
+  }
+  Tensor make(const Tensor& like, at::ScalarType type) const {
+    std::vector<int64_t> shape = like.sizes().vec();
+    shape.back() = d;
+    return at::empty(shape, like.options().dtype(type));
+  }
+  /// Back to the width the caller knows.
+  Tensor crop(const Tensor& t) const { return !t.defined() || d == width ? t : t.slice(-1, 0, width).contiguous(); }
+};
+
+kernels::StepTypes types_of(at::ScalarType s, at::ScalarType z) {
+  if (s == at::kBFloat16 && z == at::kBFloat16) return kernels::StepTypes::bf16_bf16;
+  if (s == at::kFloat && z == at::kBFloat16) return kernels::StepTypes::fp32_bf16;
+  if (s == at::kFloat && z == at::kFloat) return kernels::StepTypes::fp32_fp32;
+  TORCH_CHECK(false, "[stream_step] no CUDA kernel for streams of type ", s, " and values of type ", z);
+}
+
+const void* in(const Tensor& t) { return t.defined() ? t.const_data_ptr() : nullptr; }
+void* out(const Tensor& t) { return t.defined() ? t.mutable_data_ptr() : nullptr; }
+
+/// The call with fitted tensors (kept alive in `call`) as the kernels' arguments.
+StepCuda arguments(StepCall& call, const Layout& layout) {
+  for (size_t i = 0; i < kStepTensors; ++i) {
+    if (i == kRowScale && call.has(kRowScale)) call.t[i] = call.t[i].to(at::kFloat).contiguous();
+    if (i != kRowScale && i != kXStats) call.t[i] = layout.fit(call.t[i]);
+  }
+  StepCuda p;
+  p.types = types_of(call.stream().scalar_type(), call.dtype);
+  p.rows = layout.rows, p.d = layout.d, p.samples = layout.samples, p.width = layout.width;
+  p.layer = call.on(kLayer), p.norm_r = call.on(kNormR), p.norm_x = call.on(kNormX), p.norm_y = call.on(kNormY);
+  p.norm_in = call.on(kNormIn), p.skip_y = call.on(kSkipY);
+  p.eps = static_cast<float>(call.eps), p.a = static_cast<float>(call.a);
+  p.x = in(call[kX]), p.y = in(call[kY]), p.r = in(call[kR]);
+  p.gain_a = in(call[call.has(kX) ? kGainX : kGainR]), p.bias_a = in(call[call.has(kX) ? kBiasX : kBiasR]);
+  p.gain_y = in(call[kGainY]), p.bias_y = in(call[kBiasY]), p.gain_in = in(call[kGainIn]);
+  p.bias_in = in(call[kBiasIn]), p.c1 = in(call[kC1]);
+  p.gate = in(call[kGate]), p.scale = in(call[kScale]), p.shift = in(call[kShift]);
+  p.row_scale = static_cast<const float*>(in(call[kRowScale]));
+  return p;
+}
+
+StepResults forward_cuda(const StepCall& raw) {
+  StepCall call = raw;
+  const Layout layout(call);
+  const Tensor& like = raw.stream();
+  const c10::cuda::CUDAGuard guard(like.device());
+  StepCuda p = arguments(call, layout);
+  p.stats_before = static_cast<const float*>(in(call[kXStats]));
+  p.gain_before = in(call[kGainBefore]), p.bias_before = in(call[kBiasBefore]);
+  StepResults result;
+  const auto stream_type = like.scalar_type();
+  result[kZ] = layout.make(like, call.dtype);
+  result[kStats] = at::empty({6, layout.rows}, like.options().dtype(at::kFloat));
+  if (call.new_x()) result[kXOut] = layout.make(like, stream_type);
+  if (call.new_y()) result[kYOut] = layout.make(like, stream_type);
+  // x̃ is kept where X would otherwise take its place, and x alone does not tell it.
+  const bool raw_is_out = call.on(kDefer) || !call.on(kNormX);
+  if (call.on(kNormX) && !raw_is_out && (call.has(kR) || call.has(kXStats)))
+    result[kXRaw] = layout.make(like, stream_type);
+  p.x_raw = out(raw_is_out ? result[kXOut] : result[kXRaw]);
+  p.x_out = raw_is_out ? nullptr : out(result[kXOut]);
+  p.y_out = out(result[kYOut]);
+  p.z = out(result[kZ]);
+  p.stats = static_cast<float*>(out(result[kStats]));
+  C10_CUDA_CHECK(kernels::step_forward_cuda(p, c10::cuda::getCurrentCUDAStream()));
+  for (const StepResult i : {kZ, kXOut, kYOut, kXRaw}) result[i] = layout.crop(result[i]);
+  return result;
+}
+
+StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
+  StepCall call = raw;
+  const Layout layout(call);
+  const Tensor& like = raw.stream();
+  const c10::cuda::CUDAGuard guard(like.device());
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  call.t[kX] = g.saved_x, call.t[kY] = g.saved_y;
+  StepCuda p = arguments(call, layout);
+  const Tensor gz = layout.fit(g.z), gx = layout.fit(g.x_out), gy = layout.fit(g.y_out);
+  p.g_z = in(gz), p.g_x_out = in(gx), p.g_y_out = in(gy);
+  p.stats = static_cast<float*>(g.stats.mutable_data_ptr());
+  StepBackward result;
+  const auto stream_type = like.scalar_type();
+  if (call.has(kX)) result[kX] = layout.make(like, stream_type);
+  if (call.has(kY)) result[kY] = layout.make(like, stream_type);
+  // With y alone r's gradient is the stream's, unless something stands between them.
+  const bool plain_r = !call.has(kGate) && !call.has(kRowScale) && !call.on(kNormR);
+  const bool shared = call.has(kR) && !call.has(kX) && plain_r && stream_type == call.dtype;
+  if (call.has(kR) && !shared) result[kR] = layout.make(like, call.dtype);
+  if (g.want_z) result[kStepTensors] = layout.make(like, call.dtype);
+  p.g_x = out(result[kX]), p.g_y = out(result[kY]), p.g_r = out(result[kR]), p.z_again = out(result[kStepTensors]);
+
+  kernels::StepParts parts;
+  C10_CUDA_CHECK(kernels::step_parts(p, &parts));
+  const Tensor partial = at::empty({parts.parts, parts.columns, layout.d}, like.options().dtype(at::kFloat));
+  p.partial = static_cast<float*>(partial.mutable_data_ptr());
+  C10_CUDA_CHECK(kernels::step_backward_cuda(p, parts, stream));
+
+  const int type = call.dtype == at::kBFloat16 ? 2 : 0;
+  const int first_sample = call.on(kLayer) ? 6 : 3;
+  kernels::ColumnSums all, by_sample;
+  auto sum = [&](kernels::ColumnSums& sums, StepTensor i, int column, at::IntArrayRef shape) {
+    if (!call.has(i)) return;
+    result[i] = at::empty(shape, like.options().dtype(call.dtype));
+    sums.column[sums.count] = column;
+    sums.out[sums.count++] = out(result[i]);
+  };
+  using namespace kernels;
+  const std::vector<int64_t> row{layout.d}, rows{layout.samples, layout.d};
+  for (const StepTensor i : {kGainX, kC1, kGainR}) sum(all, i, kStepGainA, row);
+  sum(all, kGainY, kStepGainY, row);
+  sum(all, kGainIn, kStepGainIn, row);
+  C10_CUDA_CHECK(sum_columns_cuda(p.partial, parts, layout.d, 1, all, type, stream));
+  all.count = 0;
+  for (const StepTensor i : {kBiasX, kBiasR}) sum(all, i, kStepBiasA, row);
+  sum(all, kBiasY, kStepBiasY, row);
+  sum(all, kBiasIn, kStepBiasIn, row);
+  C10_CUDA_CHECK(sum_columns_cuda(p.partial, parts, layout.d, 1, all, type, stream));
+  sum(by_sample, kScale, first_sample + kStepScale, rows);
+  sum(by_sample, kShift, first_sample + kStepShift, rows);
+  sum(by_sample, kGate, first_sample + kStepGate, rows);
+  C10_CUDA_CHECK(
+      sum_columns_cuda(p.partial, parts, layout.d, static_cast<int>(layout.samples), by_sample, type, stream));
+  if (shared) result[kR] = result[kY];
+  for (Tensor& t : result) t = layout.crop(t);
+  return result;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(siamese, CUDA, m) {
+  m.impl("stream_step", torch::CppFunction::makeFromBoxedFunction<&boxed_step<forward_cuda>>());
+  m.impl("stream_step_backward", torch::CppFunction::makeFromBoxedFunction<&boxed_step_backward<backward_cuda>>());
+}
+
+}  // namespace siamese
