@@ -3,11 +3,11 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD = cmake --build --preset
 
-.PHONY: help demo build test asan test-gpu bench fuzz format lint clean
+.PHONY: help demo build test asan test-gpu test-python bench fuzz format lint clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 build: ## build the executable build/siamese
 	@scripts/setup build
@@ -35,6 +35,10 @@ test-gpu: ## the tests that need an NVIDIA GPU
 	@$(BUILD) release -j $(JOBS)
 	@build/test_core --gtest_filter='*Gpu*' --gtest_brief=1
 	@build/siamese parity tests/golden/*.safetensors --device cuda
+	@scripts/test-python --optional
+
+test-python: build ## the operators from Python: opcheck, gradients, a training run (fetches PyTorch where there is none)
+	@scripts/test-python
 
 bench: ## time the training step against PyTorch and each operator (fetches PyTorch into .venv-bench)
 	@scripts/setup bench

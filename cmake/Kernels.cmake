@@ -39,7 +39,7 @@ if(SIAMESE_CUDA AND TARGET c10_cuda AND NOT SIAMESE_SANITIZE)
   check_language(CUDA)
 endif()
 if(CMAKE_CUDA_COMPILER)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES 80 90)  # newer GPUs take the PTX of the last
   endif()
   enable_language(CUDA)
@@ -48,7 +48,7 @@ if(CMAKE_CUDA_COMPILER)
   add_library(siamese_cuda SHARED ${CUDA_SOURCES})
   siamese_cached(siamese_cuda)
   target_include_directories(siamese_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-  target_link_libraries(siamese_cuda PRIVATE siamese_flags siamese_ops c10_cuda)
+  target_link_libraries(siamese_cuda PRIVATE siamese_flags siamese_ops torch_cuda c10_cuda)
   # Products and sums stay apart, so that random numbers are the same as on the CPU.
   set_source_files_properties(src/kernels/cuda/random.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
   set_target_properties(siamese_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared

@@ -27,4 +27,5 @@ target_link_options(torch_cpu INTERFACE "LINKER:-rpath-link,${TORCH_LIB}" "LINKE
                     "LINKER:--allow-shlib-undefined")
 if(EXISTS "${TORCH_LIB}/libc10_cuda.so")
   torch_import(c10_cuda libc10_cuda.so)
+  torch_import(torch_cuda libtorch_cuda.so)  # named as needed, so that Python's dlopen finds what it defines
 endif()

@@ -1,121 +1,227 @@
-// siamese bench RECIPE --schemes a,b: the time of a training step.
+// siamese bench WORKLOAD|RECIPE ... --schemes a,b: the time of a training step; --ops: of each operator.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
+#include "cli/bench_ops.h"
 #include "cli/common.h"
+#include "cli/profile.h"
+#include "ops/attention.h"
 #include "report/report.h"
-#include "train/lm_task.h"
-#include "train/optimizer.h"
+#include "train/device.h"
+#include "train/step_runner.h"
+#include "util/clock.h"
 #include "util/error.h"
 
 namespace siamese::cli {
 namespace {
 
 struct Options : RunOptions {
-  std::string recipe, schemes = "pre,siamese,siamese_hybrid";
-  std::vector<std::string> set;
+  std::vector<std::string> workloads, set;
+  std::string schemes = "pre,siamese,siamese_hybrid";
   int64_t steps = 10, rounds = 3;
-  bool json = false;
+  bool json = false, eager = false, profile = false, ops = false;
 };
+
+/// The workloads of the comparison with PyTorch: batch and length as its benchmark has them.
+struct Workload {
+  const char* name;
+  std::vector<std::string> set;
+};
+const std::vector<Workload>& workloads() {
+  static const std::vector<Workload> all = {
+      {"lm-400m", {"train.batch_size=16", "train.micro_batch_size=16", "train.sequence_length=2048"}},
+      {"lm-1.2b", {"train.batch_size=4", "train.micro_batch_size=4", "train.sequence_length=4096"}},
+  };
+  return all;
+}
+
+Recipe recipe_of(const std::string& name, const std::string& scheme, const std::vector<std::string>& set) {
+  std::vector<std::string> all;
+  for (const Workload& w : workloads())
+    if (name == w.name) all = w.set;
+  all.insert(all.end(), set.begin(), set.end());
+  all.push_back("model.scheme=" + scheme);
+  Recipe recipe = load_recipe(name, all);
+  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = 256;
+  return recipe;
+}
+
+/// bf16 without sparsity, from the vendor's data sheets; 0 where it is not known.
+double peak_flops(const std::string& device) {
+  if (device.find("H100") != std::string::npos || device.find("H200") != std::string::npos) return 989e12;
+  if (device.find("A100") != std::string::npos) return 312e12;
+  return 0;
+}
 
 struct Row {
-  std::string scheme;
-  std::unique_ptr<LanguageModel> model;
-  std::unique_ptr<Optimizer> optimizer;
+  Recipe recipe;
+  std::unique_ptr<StepRunner> runner;
   std::vector<double> ms;
-  double first_step_s = 0;
+  double first_step_s = 0, peak_gb = 0, parameters = 0;
+  int64_t step = 0;
+
+  double median() {
+    std::sort(ms.begin(), ms.end());
+    return ms[ms.size() / 2];
+  }
 };
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-/// Forward, backward, clip and update on random ids, as a user's step does it.
-double time_step(Row& row, const Recipe& recipe, const at::Tensor& ids, int64_t step) {
-  const double t0 = now();
-  Forward forward;
-  forward.training = true;
-  torch::autograd::backward({row.model->loss(ids, forward).total});
-  row.optimizer->collect();
-  row.optimizer->step({}, recipe.train.lr, step).cpu();  // waits for a GPU
-  return 1e3 * (now() - t0);
-}
-
-void run(const Options& o) {
-  const at::Device device = o.apply();
-  std::vector<Row> rows;
-  Recipe recipe;
-  for (const std::string& scheme : split(o.schemes, ',')) {
-    std::vector<std::string> set = o.set;
-    set.push_back("model.scheme=" + scheme);
-    recipe = load_recipe(o.recipe, set);
-    if (recipe.model.vocab_size == 0) recipe.model.vocab_size = 256;
-    Row row;
-    row.scheme = scheme;
-    row.model = make_lm(recipe, device);
-    row.model->params().initialise(recipe.train.seed);
-    row.optimizer = std::make_unique<Optimizer>(row.model->params(), recipe.train);
-    rows.push_back(std::move(row));
+class Bench {
+ public:
+  explicit Bench(const Options& o) : o_(o), device_(o.apply()) {
+    if (device_.is_cuda()) name_ = gpu_tools()->device_name();
   }
-  if (rows.empty()) fail("--schemes '{}' names no scheme", o.schemes);
-  const at::Tensor ids =
-      (uniform({recipe.train.micro_batch_size, recipe.train.sequence_length + 1}, device, {1, 0, kTestSite, 0}) *
-       static_cast<double>(recipe.model.vocab_size))
-          .to(at::kLong)
-          .clamp_max(recipe.model.vocab_size - 1);
-  int64_t step = 1;
-  for (Row& row : rows) row.first_step_s = time_step(row, recipe, ids, step) / 1e3;
-  // Schemes take turns, so that a machine that slows down slows all of them.
-  for (int64_t round = 0; round < o.rounds; ++round)
-    for (Row& row : rows)
-      for (int64_t i = 0; i <= o.steps; ++i) {
-        const double ms = time_step(row, recipe, ids, ++step);
-        if (i > 0) row.ms.push_back(ms);  // the first after a change of model warms the caches
+
+  void run() {
+    for (const std::string& workload : o_.workloads) {
+      std::vector<Row> rows;
+      for (const std::string& scheme : split(o_.schemes, ',')) {
+        Row row;
+        row.recipe = recipe_of(workload, scheme, o_.set);
+        rows.push_back(std::move(row));
       }
-  Table table = {{"scheme", "ms (median)", "10 % … 90 %", "tokens/s", "over the first", "first step s"}};
-  double base = 0;
-  const double tokens = static_cast<double>(recipe.train.micro_batch_size * recipe.train.sequence_length);
-  for (Row& row : rows) {
-    std::sort(row.ms.begin(), row.ms.end());
-    const double ms = row.ms[row.ms.size() / 2], low = row.ms[row.ms.size() / 10],
-                 high = row.ms[row.ms.size() * 9 / 10];
-    if (base == 0) base = ms;
-    if (o.json)
-      fmt::print(
-          "{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, "
-          "\"items_per_s\": {:.0f}, "
-          "\"first_step_s\": {:.3f}, \"threads\": {}, \"device\": \"{}\"}}\n",
-          recipe.name, row.scheme, ms, low, high, 1e3 * tokens / ms, row.first_step_s, at::get_num_threads(),
-          device.str());
-    table.push_back({row.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
-                     fmt::format("{:.0f}", 1e3 * tokens / ms), fmt::format("{:+.1f} %", 100 * (ms / base - 1)),
-                     fmt::format("{:.2f}", row.first_step_s)});
+      if (rows.empty()) fail("--schemes '{}' names no scheme", o_.schemes);
+      device_.is_cuda() ? one_by_one(rows) : in_turns(rows);
+      print(workload, rows);
+    }
   }
-  if (!o.json)
-    fmt::print("{}, {} × {} tokens, {}, {} threads\n{}", recipe.name, recipe.train.micro_batch_size,
-               recipe.train.sequence_length, device.str(), at::get_num_threads(), render_text(table));
-}
+
+ private:
+  /// The first step: from the start of the process for the first row, from the row's own start for the others.
+  void begin(Row& row) {
+    const double from = begun_ ? seconds_now() : process_start();
+    begun_ = true;
+    set_deterministic(row.recipe.train.deterministic);
+    row.runner = std::make_unique<StepRunner>(row.recipe, device_, !o_.eager);
+    row.parameters = static_cast<double>(row.runner->model().params().count());
+    row.runner->step(++row.step).cpu();  // waits for a GPU
+    row.first_step_s = seconds_now() - from;
+  }
+
+  double timed_step(Row& row) {
+    if (device_.is_cpu()) {
+      const double t0 = seconds_now();
+      row.runner->step(++row.step);
+      return 1e3 * (seconds_now() - t0);
+    }
+    const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
+    c10::Event a(c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT), b(c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT);
+    a.record(guard.getStream(device_));
+    row.runner->step(++row.step);
+    b.record(guard.getStream(device_));
+    gpu_tools()->synchronize();
+    return a.elapsedTime(b);
+  }
+
+  /// On a GPU each scheme has the memory to itself, so that its peak can be read.
+  void one_by_one(std::vector<Row>& rows) {
+    for (Row& row : rows) {
+      gpu_tools()->release();
+      gpu_tools()->reset_peak();
+      begin(row);
+      for (int i = 0; i < 4; ++i) timed_step(row);
+      for (int64_t i = 0; i < o_.steps * o_.rounds; ++i) row.ms.push_back(timed_step(row));
+      row.peak_gb = static_cast<double>(gpu_tools()->peak_bytes()) / (1 << 30);
+      if (o_.profile)
+        fmt::print("{} {}, one step, kernel by kernel:\n{}", row.recipe.name, row.recipe.model.scheme,
+                   profile_kernels(
+                       [&] {
+                         for (int i = 0; i < 3; ++i) row.runner->step(++row.step);
+                         gpu_tools()->synchronize();
+                       },
+                       3));
+      row.runner.reset();
+    }
+  }
+
+  /// On a CPU schemes take turns, so that a machine that slows down slows all of them.
+  void in_turns(std::vector<Row>& rows) {
+    for (Row& row : rows) begin(row);
+    for (int64_t round = 0; round < o_.rounds; ++round)
+      for (Row& row : rows)
+        for (int64_t i = 0; i <= o_.steps; ++i) {
+          const double ms = timed_step(row);
+          if (i > 0) row.ms.push_back(ms);  // the first after a change of model warms the caches
+        }
+  }
+
+  void print(const std::string& workload, std::vector<Row>& rows) const {
+    Table table = {
+        {"scheme", "ms (median)", "10 % … 90 %", "tokens/s", "MFU", "peak GiB", "over the first", "first step s"}};
+    const double base = rows.front().median();
+    const TrainConfig& t = rows.front().recipe.train;
+    const double tokens = static_cast<double>(t.micro_batch_size * t.sequence_length);
+    for (Row& row : rows) {
+      const double ms = row.median(), low = row.ms[row.ms.size() / 10], high = row.ms[row.ms.size() * 9 / 10];
+      const ModelConfig& m = row.recipe.model;
+      // A causal model's products: 6 N a token, and 6 L d T of attention.
+      const double flops =
+          tokens * (6 * row.parameters + 6.0 * static_cast<double>(m.n_layers * m.d_model * t.sequence_length));
+      const double peak = peak_flops(name_), mfu = peak > 0 ? flops / (ms * 1e-3) / peak : 0;
+      const bool deterministic = device_.is_cpu() || row.recipe.train.deterministic;
+      if (o_.json)
+        fmt::print(
+            "{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, "
+            "\"items_per_s\": {:.0f}, \"mfu\": {:.3f}, \"peak_gb\": {:.2f}, \"first_step_s\": {:.2f}, "
+            "\"deterministic\": {}, \"graph\": {}, \"threads\": {}, \"device\": \"{}\"}}\n",
+            workload, m.scheme, ms, low, high, 1e3 * tokens / ms, mfu, row.peak_gb, row.first_step_s, deterministic,
+            device_.is_cuda() && !o_.eager, at::get_num_threads(), device_.is_cuda() ? name_ : device_.str());
+      table.push_back({m.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
+                       fmt::format("{:.0f}", 1e3 * tokens / ms), mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "",
+                       row.peak_gb > 0 ? fmt::format("{:.1f}", row.peak_gb) : "",
+                       fmt::format("{:+.1f} %", 100 * (ms / base - 1)), fmt::format("{:.2f}", row.first_step_s)});
+    }
+    std::fflush(stdout);
+    if (o_.json) return;
+    fmt::print("{}, {} × {} tokens, {}", workload, t.micro_batch_size, t.sequence_length,
+               device_.is_cuda() ? name_ : fmt::format("{} threads", at::get_num_threads()));
+    if (device_.is_cuda())
+      fmt::print(", {}, {}, attention {}", o_.eager ? "eager" : "CUDA graph",
+                 t.deterministic ? "deterministic" : "not deterministic", attention_backend());
+    fmt::print("\n{}", render_text(table));
+  }
+
+  const Options& o_;
+  at::Device device_;
+  std::string name_;
+  bool begun_ = false;
+};
 
 }  // namespace
 
 void add_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("bench", "Time a training step of a recipe under several schemes");
-  sub->add_option("recipe", o->recipe, "a recipe file or the name of a bundled one")->required();
+  CLI::App* sub = app.add_subcommand("bench", "Time a training step under several schemes");
+  sub->add_option(
+      "workloads", o->workloads,
+      "lm-400m, lm-1.2b (as the comparison with PyTorch has them) or recipes; with --ops parts of operators' "
+      "names (default: all)");
   sub->add_option("--schemes", o->schemes, "comma-separated; overheads are against the first")->capture_default_str();
   sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
   sub->add_option("--steps", o->steps, "timed steps a round")->capture_default_str()->check(CLI::Range(1, 1000000));
-  sub->add_option("--rounds", o->rounds, "rounds in which the schemes take turns")
+  sub->add_option("--rounds", o->rounds, "rounds; on a CPU the schemes take turns")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   sub->add_flag("--json", o->json, "JSON lines instead of a table");
+  sub->add_flag("--eager", o->eager, "on a GPU: without a CUDA graph");
+  sub->add_flag("--profile", o->profile, "on a GPU: also where the time goes, kernel by kernel");
+  sub->add_flag("--ops", o->ops, "on a GPU: each operator against a copy of as many bytes, with cold caches");
   o->add_to(sub);
-  sub->footer("Example:\n  siamese bench lm-tiny --schemes pre,siamese --threads 2");
-  sub->callback([o] { run(*o); });
+  sub->footer(
+      "Examples:\n  siamese bench lm-tiny --schemes pre,siamese --threads 2\n"
+      "  siamese bench lm-400m lm-1.2b --schemes pre,siamese,siamese_hybrid --json\n"
+      "  siamese bench --ops stream_step adamw");
+  sub->callback([o] {
+    if (o->ops) return bench_ops(o->device, o->json, o->workloads);
+    if (o->workloads.empty()) throw UsageError("bench: name a workload or a recipe, or --ops");
+    Bench(*o).run();
+  });
 }
 
 }  // namespace siamese::cli

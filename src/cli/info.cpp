@@ -8,6 +8,7 @@
 #include "data/source.h"
 #include "train/checkpoint.h"
 #include "train/lm_task.h"
+#include "train/memory.h"
 #include "util/error.h"
 #include "util/files.h"
 #include "util/text.h"
@@ -17,15 +18,14 @@ namespace {
 
 void print_recipe(Recipe recipe) {
   const ModelConfig& m = recipe.model;
-  if (m.vocab_size == 0) recipe.model.vocab_size = 256;  // byte data, unless token files say otherwise
-  const auto model = make_lm(recipe, at::kMeta);         // no memory is taken
-  const double n = static_cast<double>(model->params().count()), value = recipe.train.precision == "bfloat16" ? 2 : 4;
+  if (m.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
+  const auto model = make_lm(recipe, at::kMeta);  // no memory is taken
   fmt::print("scheme  {}\nmodel   {} blocks, d {}, {} heads ({} kv), feed-forward {}, vocabulary {}\n{}", m.scheme,
              m.n_layers, m.d_model, m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.vocab_size,
              parameter_table(model->params()));
-  const double optimizer = n * (value == 2 ? 12 : 8), average = recipe.train.ema > 0 ? 4 * n : 0;
-  fmt::print("memory  parameters {}, gradients {}, optimizer {}, averaged weights {}\n", human_bytes(n * value),
-             human_bytes(n * 4), human_bytes(optimizer), human_bytes(average));
+  for (const at::Device device : {at::Device(at::kCUDA), at::Device(at::kCPU)})
+    fmt::print("{}, training\n{}", device.is_cpu() ? "on a CPU" : "on a GPU",
+               memory_lines(recipe, model->params().count(), device));
   const double tokens = static_cast<double>(recipe.train.batch_size * recipe.train.sequence_length);
   fmt::print("train   {} steps of {} tokens: {} tokens\n", recipe.train.steps, human_count(tokens),
              human_count(tokens * static_cast<double>(recipe.train.steps)));

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "recipe/recipe.h"
 #include "train/device.h"
+#include "train/trainer.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -78,6 +79,10 @@ int main(int argc, char** argv) {
     return report(usage_message(app, e, argc > 1 ? argv[1] : nullptr), 2);
   } catch (const cli::UsageError& e) {
     return report(e.what(), 2);
+  } catch (const OutOfMemory& e) {
+    const int status = report(e.what());
+    fmt::print(stderr, "{}", e.advice());
+    return status;
   } catch (const Error& e) {
     return report(e.what());
   } catch (const c10::Error& e) {

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "models/lm_init.h"
-#include "nn/recompute.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/lm_head_loss.h"
@@ -68,6 +67,7 @@ void LanguageModel::add_block(int l, const SchemeContext& context) {
   FeedForward& f = block.feed_forward;
   f.activation = config_.activation == "gelu" ? Activation::gelu : Activation::swiglu;
   f.fused = config_.fused;
+  f.rebuild = options_.recompute >= Recompute::feed_forward;
   const int64_t hidden = config_.mlp_hidden_size, width = f.activation == Activation::swiglu ? hidden / 2 : hidden;
   f.in = matrix("ff_proj", d, hidden, init.of(Role::ff_in, d));
   f.out = matrix("ff_out", width, d, init.of(Role::ff_out, width));
@@ -77,6 +77,7 @@ void LanguageModel::add_block(int l, const SchemeContext& context) {
 Streams LanguageModel::sublayer(const Block& block, const Site& site, Streams streams, const Forward& forward) const {
   Modulation modulation;
   modulation.into = site.attention() ? &block.attention.qkv : &block.feed_forward.in;
+  modulation.keep = options_.recompute == Recompute::none;
   Read read = scheme_->read(std::move(streams), site, modulation);
   Update update;
   update.r = site.attention() ? block.attention(read.input, forward) : block.feed_forward(read.input);
@@ -108,7 +109,7 @@ at::Tensor LanguageModel::hidden(const at::Tensor& ids, const Forward& forward) 
   Streams streams = scheme_->start(e);
   // Streams that begin as one tensor collect their gradients apart and add them once, recomputed or not: same bits.
   for (size_t i = 1; i < streams.s.size(); ++i) streams.s[i] = streams.s[i].view_as(streams.s[i]);
-  const bool again = options_.recompute_blocks && at::GradMode::is_enabled() && !forward.probe;
+  const bool again = options_.recompute == Recompute::block && at::GradMode::is_enabled() && !forward.probe;
   for (int l = 0; l < config_.n_layers; ++l) {
     const Block& block = blocks_[static_cast<size_t>(l)];
     if (!again) {

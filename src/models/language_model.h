@@ -7,6 +7,7 @@
 #include "nn/attention.h"
 #include "nn/feed_forward.h"
 #include "nn/params.h"
+#include "nn/recompute.h"
 #include "nn/rope.h"
 #include "recipe/recipe.h"
 #include "residual/scheme.h"
@@ -17,7 +18,7 @@ struct ModelOptions {
   at::ScalarType dtype = at::kFloat;
   at::ScalarType stream_dtype = at::kFloat;
   at::Device device = at::kCPU;
-  bool recompute_blocks = false;
+  Recompute recompute = Recompute::feed_forward;  // costs next to nothing, and nothing on the CPU, which keeps all
 };
 
 struct LmLoss {

@@ -3,6 +3,7 @@
 namespace siamese {
 
 at::Tensor FeedForward::operator()(const at::Tensor& projected) const {
+  if (!rebuild) return out(activate(projected, activation, fused));
   return activate_and_project(projected, activation, out.weight, out.bias, fused);
 }
 

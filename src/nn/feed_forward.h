@@ -10,6 +10,7 @@ struct FeedForward {
   Activation activation = Activation::swiglu;
   Linear in, out;
   bool fused = true;
+  bool rebuild = true;  // the activation's output in the backward pass, where kernels can, instead of keeping it
 
   /// From the projection in(h) to the output.
   at::Tensor operator()(const at::Tensor& projected) const;

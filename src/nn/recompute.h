@@ -1,5 +1,5 @@
-// Recomputation: run a piece of the network without keeping its intermediates, and run it again in the backward pass.
-// LibTorch has no such thing in C++. Random numbers are counter-based, so both runs draw the same ones.
+// Recomputation: what is not kept for the backward pass, and a piece of the network that is run again there. LibTorch
+// has no such thing in C++. Random numbers are counter-based, so both runs draw the same ones.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +8,11 @@
 #include <vector>
 
 namespace siamese {
+
+/// Each gives up what the one before it does, and more. norms: what sub-layers read (z of ops/stream_step.h);
+/// feed_forward: the activation's output as well; both are rebuilt by the kernels of the backward pass, on a GPU only.
+/// block: everything between two blocks.
+enum class Recompute { none, norms, feed_forward, block };
 
 using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 

@@ -1,6 +1,7 @@
 #include "ops/activation.h"
 
 #include "kernels/swiglu.h"
+#include "ops/gemm.h"
 #include "ops/kernel_types.h"
 #include "ops/linear.h"
 
@@ -62,7 +63,8 @@ std::tuple<Tensor, Tensor> backward_cpu(const Tensor& gradient, const Tensor& in
 
 Tensor forward_meta(const Tensor& p, int64_t kind) { return at::empty_symint(output_shape(p, kind), p.options()); }
 std::tuple<Tensor, Tensor> backward_meta(const Tensor& g, const Tensor& p, int64_t, bool want_output) {
-  return {at::empty_like(p), want_output ? at::empty_like(g) : at::empty({0}, p.options())};
+  auto like = [](const Tensor& t) { return at::empty_symint(t.sym_sizes(), t.options()); };
+  return {like(p), want_output ? like(g) : at::empty({0}, p.options())};
 }
 
 Tensor call(const Tensor& p, int64_t kind) {
@@ -103,7 +105,7 @@ class ActivateProject : public torch::autograd::Function<ActivateProject> {
     ctx->save_for_backward({p, weight});
     ctx->saved_data["kind"] = kind;
     ctx->saved_data["bias"] = bias.has_value();
-    return at::linear(call(p, kind), weight, bias);
+    return gemm_project(call(p, kind), weight, bias.value_or(Tensor()));
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list g) {
@@ -112,8 +114,8 @@ class ActivateProject : public torch::autograd::Function<ActivateProject> {
     const int64_t kind = ctx->saved_data["kind"].toInt();
     std::vector<int64_t> shape = p.sizes().vec();
     shape.back() = weight.size(1);
-    const auto [gp, h] = call_backward(at::mm(flat, weight).view(shape), p, kind, true);
-    return {gp, at::mm(flat.t(), h.reshape({-1, weight.size(1)})),
+    const auto [gp, h] = call_backward(gemm(flat, weight, false, false).view(shape), p, kind, true);
+    return {gp, gemm(flat, h.reshape({-1, weight.size(1)}), true, false),
             ctx->saved_data["bias"].toBool() ? flat.sum(0) : Tensor(), Tensor()};
   }
 };

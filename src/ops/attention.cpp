@@ -57,8 +57,8 @@ Heads flash_backward(const Tensor& g, const Heads& h, const Attended& a, const T
   return {gq.view(h.q.sizes()), gk.view(h.k.sizes()), gv.view(h.v.sizes())};
 }
 
-/// Largest difference of cuDNN's output and gradients from plain attention in fp32 on a small example, relative to the
-/// largest value.
+/// How far cuDNN's output and gradients are from plain attention in fp32 on a small example: the largest relative error
+/// in the norm.
 double cudnn_error(int64_t heads, int64_t kv_heads, int64_t dim, at::Device device) {
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   // No random numbers of LibTorch's: waves of different lengths do as well.
@@ -83,7 +83,7 @@ double cudnn_error(int64_t heads, int64_t kv_heads, int64_t dim, at::Device devi
   }
   double worst = 0;
   auto compare = [&](const Tensor& x, const Tensor& y) {
-    const double error = (x.to(at::kFloat) - y).abs().max().item<double>() / y.abs().max().item<double>();
+    const double error = (x.to(at::kFloat) - y).norm().item<double>() / y.norm().item<double>();
     worst = std::isfinite(error) ? std::max(worst, error) : 1e30;
   };
   compare(a.out, out.detach());
@@ -107,10 +107,10 @@ bool use_cudnn(int64_t heads, int64_t kv_heads, int64_t dim, at::Device device) 
     Choice& c = choice();
     try {
       const double error = cudnn_error(heads, kv_heads, dim, device);
-      c.cudnn = error < 0.03;  // bf16: products of 128 terms
-      c.why = c10::str("cuDNN's largest difference from plain attention is ", error);
+      c.cudnn = error < 0.05;  // 0.02 by the rounding of bf16; what goes wrong goes wrong by far more
+      c.why = c10::str("cuDNN differs from plain attention by ", error);
     } catch (const std::exception& e) {
-      c.why = c10::str("cuDNN refused: ", std::string(e.what()).substr(0, 200));
+      c.why = c10::str("cuDNN refused: ", std::string(e.what()).substr(0, std::string(e.what()).find('\n')));
     }
   });
   return choice().cudnn && !at::globalContext().deterministicAlgorithms();
@@ -119,7 +119,7 @@ bool use_cudnn(int64_t heads, int64_t kv_heads, int64_t dim, at::Device device) 
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& qkv, const AttentionCore& core,
-                        at::TensorList affine) {
+                        bool cudnn, at::TensorList affine) {
     at::AutoDispatchBelowADInplaceOrView guard;
     const int64_t all = core.heads + 2 * core.kv_heads;
     const Tensor raw = qkv.view({qkv.size(0), qkv.size(1), all, core.head_dim});
@@ -127,7 +127,6 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Tensor packed = normed ? at::empty_like(raw) : raw;
     qkv_rope_out(packed, raw, core);
     const Heads h = heads_of(packed, core.heads, core.kv_heads);
-    const bool cudnn = !core.ends.defined() && use_cudnn(core.heads, core.kv_heads, core.head_dim, qkv.device());
     const Attended a = cudnn ? cudnn_forward(h) : flash_forward(h, core.ends, core.longest);
     ctx->save_for_backward({packed, normed ? raw : Tensor(), a.out, a.log_sums, a.seed, a.offset, core.ends, core.cos,
                             core.sin, core.norm[0].gain, core.norm[1].gain, core.norm[2].gain, core.norm[0].bias,
@@ -161,10 +160,10 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Tensor g = grads[0].reshape(h.q.sizes());
     const Heads gh = sizes[4] != 0 ? cudnn_backward(g, h, a) : flash_backward(g, h, a, core.ends, core.longest);
     const std::vector<Tensor> all = qkv_rope_backward(gh.q, gh.k, gh.v, s[1].defined() ? s[1] : packed, core);
-    variable_list result{all[0].flatten(2), Tensor()};
+    variable_list result{all[0].flatten(2), Tensor(), Tensor()};
     for (size_t i = 1; i < all.size(); ++i)
       if (s[8 + i].defined()) result.push_back(all[i]);
-    result.resize(2 + static_cast<size_t>(sizes[6]));
+    result.resize(3 + static_cast<size_t>(sizes[6]));
     return result;
   }
 };
@@ -187,7 +186,9 @@ Tensor attention_core(const Tensor& qkv, const AttentionCore& core) {
   std::vector<Tensor> affine;
   for (const Tensor& t : qkv_affine(core))
     if (t.defined()) affine.push_back(t);
-  return AttentionFunction::apply(qkv, core, at::TensorList(affine));
+  // Before the function: the check compares gradients, which autograd would not take inside it.
+  const bool cudnn = !core.ends.defined() && use_cudnn(core.heads, core.kv_heads, core.head_dim, qkv.device());
+  return AttentionFunction::apply(qkv, core, cudnn, at::TensorList(affine));
 }
 
 std::string attention_backend() {

@@ -33,10 +33,10 @@ void rows_cpu(Tensor& logits, const Tensor& targets, const Tensor& count, Tensor
 
 void rows_meta(Tensor&, const Tensor&, const Tensor&, Tensor&, Tensor&, int64_t, double, double, bool) {}
 
-Tensor& scale_cpu(Tensor& values, const Tensor& factor) {
-  return factor.item<double>() == 1.0 ? values : values.mul_(factor);
+void scale_cpu(Tensor& values, const Tensor& factor) {
+  if (factor.item<double>() != 1.0) values.mul_(factor);
 }
-Tensor& scale_meta(Tensor& values, const Tensor&) { return values; }
+void scale_meta(Tensor&, const Tensor&) {}
 
 }  // namespace
 
@@ -44,7 +44,7 @@ TORCH_LIBRARY_FRAGMENT(siamese, m) {
   m.def(
       "cross_entropy_rows_(Tensor(a!) logits, Tensor targets, Tensor count, Tensor(b!) losses, Tensor(c!) squares, int "
       "ignore, float scale, float z_factor, bool gradient) -> ()");
-  m.def("scale_by_(Tensor(a!) values, Tensor factor) -> Tensor(a!)");
+  m.def("scale_by_(Tensor(a!) values, Tensor factor) -> ()");
 }
 TORCH_LIBRARY_IMPL(siamese, CPU, m) {
   m.impl("cross_entropy_rows_", rows_cpu);
@@ -65,7 +65,8 @@ void cross_entropy_rows_(Tensor logits, const Tensor& targets, const Tensor& cou
 Tensor scale_by_(Tensor values, const Tensor& factor) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("siamese::scale_by_", "").typed<decltype(scale_cpu)>();
-  return op.call(values, factor);
+  op.call(values, factor);
+  return values;
 }
 
 }  // namespace siamese

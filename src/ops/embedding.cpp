@@ -19,16 +19,16 @@ Tensor forward(const Tensor& weight, const Tensor& ids) {
 
 Tensor forward_meta(const Tensor& weight, const Tensor& ids) {
   check(weight, ids);
-  std::vector<int64_t> shape = ids.sizes().vec();
-  shape.push_back(weight.size(1));
-  return at::empty(shape, weight.options());
+  c10::SymDimVector shape(ids.sym_sizes().begin(), ids.sym_sizes().end());
+  shape.push_back(weight.sym_size(1));
+  return at::empty_symint(shape, weight.options());
 }
 
 Tensor backward_cpu(const Tensor& g, const Tensor& ids, int64_t vocab) {
   return at::embedding_dense_backward(g, ids, vocab, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false);
 }
-Tensor backward_meta(const Tensor& g, const Tensor&, int64_t vocab) {
-  return at::empty({vocab, g.size(-1)}, g.options());
+Tensor backward_meta(const Tensor& g, const Tensor&, c10::SymInt vocab) {
+  return at::empty_symint({std::move(vocab), g.sym_size(-1)}, g.options());
 }
 
 Tensor call(const Tensor& weight, const Tensor& ids) {
@@ -36,11 +36,11 @@ Tensor call(const Tensor& weight, const Tensor& ids) {
       c10::Dispatcher::singleton().findSchemaOrThrow("siamese::embedding", "").typed<decltype(call)>();
   return op.call(weight, ids);
 }
-Tensor call_backward(const Tensor& g, const Tensor& ids, int64_t vocab) {
+Tensor call_backward(const Tensor& g, const Tensor& ids, c10::SymInt vocab) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("siamese::embedding_backward", "")
                              .typed<decltype(call_backward)>();
-  return op.call(g, ids, vocab);
+  return op.call(g, ids, std::move(vocab));
 }
 
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
@@ -48,12 +48,12 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& weight, const Tensor& ids) {
     at::AutoDispatchBelowADInplaceOrView guard;
     ctx->save_for_backward({ids});
-    ctx->saved_data["vocab"] = weight.size(0);
+    ctx->saved_data["vocab"] = weight.sym_size(0);
     return call(weight, ids);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list g) {
-    return {call_backward(g[0], ctx->get_saved_variables()[0], ctx->saved_data["vocab"].toInt()), {}};
+    return {call_backward(g[0], ctx->get_saved_variables()[0], ctx->saved_data["vocab"].toSymInt()), {}};
   }
 };
 
@@ -63,7 +63,7 @@ Tensor forward_autograd(const Tensor& weight, const Tensor& ids) { return Embedd
 
 TORCH_LIBRARY_FRAGMENT(siamese, m) {
   m.def("embedding(Tensor weight, Tensor ids) -> Tensor");
-  m.def("embedding_backward(Tensor g, Tensor ids, int vocab) -> Tensor");
+  m.def("embedding_backward(Tensor g, Tensor ids, SymInt vocab) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(siamese, CompositeExplicitAutograd, m) { m.impl("embedding", forward); }
 TORCH_LIBRARY_IMPL(siamese, CPU, m) { m.impl("embedding_backward", backward_cpu); }

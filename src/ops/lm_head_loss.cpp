@@ -11,13 +11,13 @@ using torch::autograd::variable_list;
 
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& targets, int64_t chunk_rows) {
   TORCH_CHECK(hidden.dim() == 2, "[lm_head_loss] hidden must have 2 dimensions but has ", hidden.dim());
-  TORCH_CHECK(weight.dim() == 2 && weight.size(1) == hidden.size(1), "[lm_head_loss] weight must be [vocabulary, ",
-              hidden.size(1), "] but is ", weight.sizes());
-  TORCH_CHECK(weight.size(0) > 0, "[lm_head_loss] weight must have rows");
+  TORCH_CHECK(weight.dim() == 2 && weight.sym_size(1) == hidden.sym_size(1), "[lm_head_loss] weight must be [vocabulary, ",
+              hidden.sym_size(1), "] but is ", weight.sym_sizes());
+  TORCH_CHECK(weight.sym_size(0) > 0, "[lm_head_loss] weight must have rows");
   TORCH_CHECK(weight.scalar_type() == hidden.scalar_type(), "[lm_head_loss] weight is ", weight.scalar_type(),
               " but hidden is ", hidden.scalar_type());
-  TORCH_CHECK(targets.dim() == 1 && targets.size(0) == hidden.size(0), "[lm_head_loss] targets must be [",
-              hidden.size(0), "] but are ", targets.sizes());
+  TORCH_CHECK(targets.dim() == 1 && targets.sym_size(0) == hidden.sym_size(0), "[lm_head_loss] targets must be [",
+              hidden.sym_size(0), "] but are ", targets.sym_sizes());
   TORCH_CHECK(targets.scalar_type() == at::kLong, "[lm_head_loss] targets must be int64 but are ",
               targets.scalar_type());
   TORCH_CHECK(weight.device() == hidden.device() && targets.device() == hidden.device(),
@@ -110,8 +110,8 @@ WithGradients run_meta(const Tensor& hidden, const Tensor& weight, const Tensor&
   check(hidden, weight, targets, chunk_rows);
   const auto numbers = hidden.options().dtype(sum_type(hidden));
   return {at::empty({}, numbers), at::empty({}, numbers),
-          at::empty({want_hidden ? hidden.size(0) : 0, hidden.size(1)}, hidden.options()),
-          want_weight ? at::empty_like(weight) : at::empty({0}, weight.options())};
+          at::empty_symint({want_hidden ? hidden.sym_size(0) : 0, hidden.sym_size(1)}, hidden.options()),
+          want_weight ? at::empty_symint(weight.sym_sizes(), weight.options()) : at::empty({0}, weight.options())};
 }
 std::tuple<Tensor, Tensor> loss_meta(const Tensor& hidden, const Tensor& weight, const Tensor& targets, int64_t ignore,
                                      double z_weight, double scale, int64_t chunk_rows) {

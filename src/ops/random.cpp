@@ -89,7 +89,9 @@ at::Tensor dropout_autograd(const at::Tensor& x, double p, int64_t seed, int64_t
   return DropoutFunction::apply(x, p, seed, step, site, offset);
 }
 
-at::Tensor dropout_meta(const at::Tensor& x, double, int64_t, int64_t, int64_t, int64_t) { return at::empty_like(x); }
+at::Tensor dropout_meta(const at::Tensor& x, double, int64_t, int64_t, int64_t, int64_t) {
+  return at::empty_like(x, x.options(), at::MemoryFormat::Contiguous);
+}
 
 }  // namespace
 

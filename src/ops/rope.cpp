@@ -32,7 +32,7 @@ at::Tensor rotate_cpu(const at::Tensor& input, const at::Tensor& cos, const at::
 }
 
 at::Tensor rotate_meta(const at::Tensor& t, const at::Tensor&, const at::Tensor&, bool) {
-  return at::empty(t.sizes(), t.options());
+  return at::empty_symint(t.sym_sizes(), t.options());
 }
 
 at::Tensor call(const at::Tensor& t, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {

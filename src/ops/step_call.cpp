@@ -19,9 +19,6 @@ void push_step(torch::jit::Stack& stack, const StepCall& call) {
   stack.emplace_back(static_cast<int64_t>(call.dtype));
 }
 
-/// Empty stands for undefined on the way through the dispatcher; a real tensor may be empty too.
-at::Tensor undefined_if_empty(const at::Tensor& t, bool real) { return t.numel() == 0 && !real ? at::Tensor() : t; }
-
 }  // namespace
 
 void StepCall::check() const {
@@ -98,8 +95,10 @@ StepResults call_step(const StepCall& call) {
   push_step(stack, call);
   op.callBoxed(stack);
   StepResults out;
-  const bool real[kStepResults] = {true, call.new_x(), call.new_y(), false, false};
-  for (size_t i = 0; i < kStepResults; ++i) out[i] = undefined_if_empty(stack[i].toTensor(), real[i]);
+  // Empty tensors stand for absent ones on the way through the dispatcher.
+  const bool there[] = {true, call.new_x(), call.new_y(), call.new_raw(), call.new_stats()};
+  for (size_t i = 0; i < kStepResults; ++i)
+    if (there[i]) out[i] = stack[i].toTensor();
   return out;
 }
 
@@ -113,8 +112,10 @@ StepBackward call_step_backward(const StepCall& call, const StepGradients& g) {
   op.callBoxed(stack);
   const std::vector<at::Tensor> list = stack[0].toTensorVector();
   StepBackward out;
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = undefined_if_empty(list[i], i <= kR && i < kStepTensors && call.t[i].defined());
+  for (size_t i = 0; i < kStepTensors; ++i)
+    if (call.t[i].defined() && i != kRowScale && i < kXStats) out[i] = list[i];
+  if (g.want_z) out[kStepTensors] = list[kStepTensors];
+  if (call.r_has_stream_gradient()) out[kR] = out[call.has(kX) ? kX : kY];
   return out;
 }
 

@@ -25,6 +25,7 @@ enum StepFlag : int64_t {
   kLayer = 1, kNormX = 2, kNormY = 4, kNormIn = 8, kNormR = 16,
   kSkipY = 32,  // z does not read y
   kDefer = 64,  // the x handed on is x̃ with N_x pending; by convention its gradient is that of X = N_x(x̃)
+  kKeep = 128,  // x_raw and stats are returned for the backward pass: set by autograd on a GPU, whose kernels need them
 };
 // clang-format on
 
@@ -43,7 +44,7 @@ struct StepCall {
   bool extended() const {
     for (const StepTensor i : {kGainR, kBiasR, kGate, kRowScale, kShift, kScale, kXStats, kGainBefore, kBiasBefore})
       if (has(i)) return true;
-    return on(kNormR) || on(kSkipY) || on(kDefer);
+    return on(kNormR) || on(kSkipY) || on(kDefer) || on(kKeep);
   }
   /// `post` reads its own stream: z and X are one tensor.
   bool z_is_x() const {
@@ -52,6 +53,15 @@ struct StepCall {
   }
   bool new_x() const { return has(kX) && (has(kR) || on(kNormX) || has(kXStats)) && !z_is_x(); }
   bool new_y() const { return has(kY) && has(kR); }
+  /// x̃ is returned beside X: X takes its place in the stream, and x alone does not tell it.
+  bool new_raw() const { return on(kKeep) && on(kNormX) && !on(kDefer) && (has(kR) || has(kXStats)); }
+  bool new_stats() const { return on(kKeep) || on(kDefer); }
+  /// With one stream and nothing on r, r's gradient is the stream's, and the operator does not return it a second time:
+  /// results of an operator must not share memory.
+  bool r_has_stream_gradient() const {
+    return has(kR) && !both() && (has(kY) || a == 1.0) && !has(kGate) && !has(kRowScale) && !on(kNormR) &&
+           stream().scalar_type() == dtype;
+  }
 
   /// Sizes and types are what the kernels, which read raw memory, expect; throws otherwise.
   void check() const;
@@ -72,7 +82,7 @@ struct StepGradients {
 /// Gradients by StepTensor, undefined where absent; the last one is z, rebuilt.
 using StepBackward = std::array<at::Tensor, kStepTensors + 1>;
 
-/// Through the dispatcher.
+/// Through the dispatcher. The backward pass gives r's gradient in any case.
 StepResults call_step(const StepCall& call);
 StepBackward call_step_backward(const StepCall& call, const StepGradients& g);
 
@@ -100,7 +110,7 @@ void boxed_step_backward(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   push_gradients(*stack, f(call, g), call.stream());
 }
 
-/// z, X, y', x̃ as they will be written (undefined where absent) on any device, the statistics left out.
+/// z, X, y' as they will be written (undefined where absent) on any device.
 StepResults allocate_step(const StepCall& call);
 
 }  // namespace siamese

@@ -2,7 +2,7 @@
 // from the streams, so the operator stores nothing but them and a few numbers a row.
 #include "ops/stream_step.h"
 
-#include "ops/linear.h"
+#include "ops/gemm.h"
 #include "ops/step_call.h"
 
 namespace siamese {
@@ -66,7 +66,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
     ctx->saved_data["places"] = shape.places;
     ctx->saved_data["has_r"] = call.has(kR);
     ctx->set_materialize_grads(false);
-    if (weight.defined()) out[kZ] = at::linear(out[kZ], weight, bias.defined() ? std::optional(bias) : std::nullopt);
+    if (weight.defined()) out[kZ] = gemm_project(out[kZ], weight, bias);
     if (accelerated) ctx->mark_non_differentiable({out[kStats]});
     variable_list result{out[kZ]};
     for (const StepResult i : {kXOut, kYOut, kStats})
@@ -96,7 +96,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
       flat = g[0].reshape({-1, g[0].size(-1)});
       std::vector<int64_t> shape = g[0].sizes().vec();
       shape.back() = weight.size(1);
-      grads.z = at::mm(flat, weight).view(shape);
+      grads.z = gemm(flat, weight, false, false).view(shape);
       grads.want_z = true;
     }
     const StepBackward result = call_step_backward(call, grads);
@@ -107,7 +107,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
       if (places[i] < kRowScale || places[i] == kShift || places[i] == kScale)
         to = result[static_cast<size_t>(places[i])];
       if (places[i] == kWeight && flat.defined())
-        to = at::mm(flat.t(), result[kStepTensors].reshape({-1, weight.size(1)}));
+        to = gemm(flat, result[kStepTensors].reshape({-1, weight.size(1)}), true, false);
       if (places[i] == kBias && flat.defined()) to = flat.sum(0);
     }
     return out;
@@ -116,6 +116,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
 
 variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bias) {
   Shape shape{call.a, call.eps, call.flags, call.dtype, {}};
+  if (call.stream().is_cuda() && at::GradMode::is_enabled()) shape.flags |= kKeep;
   std::vector<Tensor> tensors;
   auto add = [&](const Tensor& t, int64_t place) {
     if (!t.defined()) return;
@@ -130,19 +131,26 @@ variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bi
 
 StepResults forward_autograd(const StepCall& call) {
   const variable_list out = apply(call, {}, {});
-  return {out[0], out[1], out[2], {}, out[3]};
+  return {out[0], out[1], out[2], {}, call.on(kDefer) ? out[3] : Tensor()};
 }
 
 StepResults forward_meta(const StepCall& call) {
   StepResults out = allocate_step(call);
+  const Tensor& s = call.stream();
+  if (call.new_raw()) out[kXRaw] = at::empty_like(s, s.options(), at::MemoryFormat::Contiguous);
+  if (call.new_stats())
+    out[kStats] = at::empty_symint({6, s.sym_numel() / s.sym_size(-1)}, s.options().dtype(at::kFloat));
   return out;
 }
 
 StepBackward backward_meta(const StepCall& call, const StepGradients& g) {
   StepBackward out;
   for (size_t i = 0; i < kStepTensors; ++i)
-    if (call.t[i].defined() && i != kRowScale && i < kXStats) out[i] = at::empty_like(call.t[i]);
-  if (g.want_z) out[kStepTensors] = at::empty_like(call.stream(), call.stream().options().dtype(call.dtype));
+    if (call.t[i].defined() && i != kRowScale && i < kXStats)
+      out[i] = at::empty_like(call.t[i], call.t[i].options(), at::MemoryFormat::Contiguous);
+  if (call.r_has_stream_gradient()) out[kR] = Tensor();
+  const Tensor& s = call.stream();
+  if (g.want_z) out[kStepTensors] = at::empty_like(s, s.options().dtype(call.dtype), at::MemoryFormat::Contiguous);
   return out;
 }
 

@@ -67,9 +67,7 @@ StepBackward backward_cpu(const StepCall& raw, const StepGradients& g) {
   StepBackward out;
   if (call.has(kX)) out[kX] = at::empty_like(s);
   if (call.has(kY)) out[kY] = at::empty_like(s);
-  // With one stream and a = 1, r's gradient is the stream's: one tensor serves both.
-  const bool shared = call.has(kR) && !call.both() && (call.has(kY) || call.a == 1.0) && s.scalar_type() == call.dtype;
-  if (call.has(kR) && !shared) out[kR] = at::empty_like(s, s.options().dtype(call.dtype));
+  if (call.has(kR) && !call.r_has_stream_gradient()) out[kR] = at::empty_like(s, s.options().dtype(call.dtype));
   with_types(s.scalar_type(), call.dtype, [&](auto s_tag, auto z_tag) {
     using S = decltype(s_tag);
     using Z = decltype(z_tag);
@@ -93,7 +91,6 @@ StepBackward backward_cpu(const StepCall& raw, const StepGradients& g) {
     for (int c = 0; c < kernels::kColumns; ++c)
       if (call.t[static_cast<size_t>(kGainX + c)].defined()) out[static_cast<size_t>(kGainX + c)] = total[c].clone();
   });
-  if (shared) out[kR] = call.has(kX) ? out[kX] : out[kY];
   return out;
 }
 

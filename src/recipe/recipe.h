@@ -82,7 +82,9 @@ struct TrainConfig {
   double z_loss = 0.0;
   double ema = 0.0;                   // decay of the averaged weights; 0: off
   std::string precision = "float32";  // float32 | bfloat16
-  std::string recompute = "none";     // none | block
+  std::string recompute = "auto";     // auto | none | norms | feed_forward | block
+  std::string graph = "auto";         // auto | on | off: the step as a CUDA graph
+  bool deterministic = false;         // on a GPU: algorithms that give the same bits every time
   int64_t seed = 1;
   bool operator==(const TrainConfig&) const = default;
 };
@@ -119,6 +121,13 @@ Recipe parse_recipe(std::string_view yaml, const std::string& origin, const std:
 
 /// The resolved recipe as YAML that `load_recipe` reads back to the same value.
 std::string to_yaml(const Recipe& recipe);
+
+/// Why no training step of this recipe can be captured as a CUDA graph, whose kernels get the same arguments every
+/// time.
+struct GraphObstacle {
+  std::string_view key, why;  // empty: it can
+};
+GraphObstacle graph_obstacle(const Recipe& recipe);
 
 /// One row a key: `train.lr`, its type, default, allowed values and one line of help (`siamese recipe --keys`).
 std::string recipe_keys();

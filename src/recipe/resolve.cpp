@@ -146,7 +146,28 @@ void check_train(const Draft& draft, const TrainConfig& t) {
   }
 }
 
+/// `auto` copes with what stands in its way; `on` is a demand.
+void check_graph(const Draft& draft, const Recipe& r) {
+  const GraphObstacle obstacle = graph_obstacle(r);
+  if (r.train.graph == "on" && !obstacle.key.empty()) {
+    clash(draft, {"train.graph", obstacle.key}, "train.graph is on, but {} {}: one of the two has to go", obstacle.key,
+          obstacle.why);
+  }
+}
+
 }  // namespace
+
+GraphObstacle graph_obstacle(const Recipe& r) {
+  const ModelConfig& m = r.model;
+  constexpr std::string_view kDraws = "draws other random numbers at every step";
+  if (m.embedding_dropout > 0) return {"model.embedding_dropout", kDraws};
+  if (m.residual_dropout > 0) return {"model.residual_dropout", kDraws};
+  if (m.attention_dropout > 0) return {"model.attention_dropout", kDraws};
+  if (m.drop_path > 0) return {"model.drop_path", kDraws};
+  if (r.data.document_masking) return {"data.document_masking", "cuts every batch into other documents"};
+  if (!m.fused) return {"model.fused", "is false, and plain operators may wait for the GPU"};
+  return {};
+}
 
 void resolve(Draft& draft) {
   settle_options(draft);
@@ -160,6 +181,7 @@ void resolve(Draft& draft) {
   check_model(draft, r.model);
   check_data(draft, r.data, r.model.vocab_size);
   check_train(draft, r.train);
+  check_graph(draft, r);
 }
 
 }  // namespace siamese

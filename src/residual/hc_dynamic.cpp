@@ -31,6 +31,14 @@ class HcDynamic final : public HcStatic {
             p.beta + q.s_beta * at::tanh(at::matmul(z, q.w_b))};
   }
 
+  void describe_maps(HyperStepInput& in, const Site& site) const override {
+    HcStatic::describe_maps(in, site);
+    const Dynamic& q = dynamic_[static_cast<size_t>(site.k)];
+    in.kind = HyperKind::dynamic;
+    in.map_norm = q.norm;
+    in.maps.insert(in.maps.end(), {q.w_m, q.w_r, q.w_b, q.s_alpha, q.s_beta});
+  }
+
  private:
   struct Dynamic {
     Norm norm;

@@ -21,6 +21,12 @@ HyperMaps HcStatic::maps(const at::Tensor&, const Site& site) const {
   return {p.alpha_m, p.alpha_r.t(), p.beta};
 }
 
+void HcStatic::describe_maps(HyperStepInput& in, const Site& site) const {
+  const Static& p = static_[static_cast<size_t>(site.k)];
+  in.kind = HyperKind::fixed;
+  in.maps = {p.alpha_m, p.alpha_r, p.beta};
+}
+
 std::unique_ptr<Scheme> make_hc_static(const SchemeContext& c) { return std::make_unique<HcStatic>(c); }
 
 }  // namespace siamese

@@ -11,6 +11,7 @@ class HcStatic : public HyperConnections {
 
  protected:
   HyperMaps maps(const at::Tensor& streams, const Site& site) const override;
+  void describe_maps(HyperStepInput& in, const Site& site) const override;
 
   struct Static {
     at::Tensor alpha_m, alpha_r, beta;  // [n], [n from, n to], [n]

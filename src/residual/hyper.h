@@ -1,6 +1,8 @@
-// Shared by the hyper-connections: n streams H [B, T, n, d], one matrix row a stream.
+// Shared by the hyper-connections: n streams H [B, T, n, d], one matrix row a stream. Fused, one step
+// (ops/hyper_step.h) writes, takes the maps and reads; plain, LibTorch operations do the same one by one.
 #pragma once
 
+#include "ops/hyper_step.h"
 #include "residual/scheme.h"
 
 namespace siamese {
@@ -21,6 +23,8 @@ class HyperConnections : public Scheme {
 
  protected:
   virtual HyperMaps maps(const at::Tensor& streams, const Site& site) const = 0;
+  /// The same for the fused step: kind, norm and parameters of the maps at `site`.
+  virtual void describe_maps(HyperStepInput& in, const Site& site) const = 0;
   Streams apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const override;
   /// fp32, or fp64 for fp64 streams.
   at::ScalarType exact() const { return dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
@@ -28,6 +32,11 @@ class HyperConnections : public Scheme {
   const int64_t n_;
 
  private:
+  /// The fused step on `s` and its pending update, gate and row scale multiplied in.
+  HyperStepInput step_of(const Streams& s) const;
+  /// Whether the fused step may take over: not between the plain read and write, where s = {mixed streams, B}.
+  bool may_step(const Streams& s) const { return fused_ && s.s.size() != 2; }
+
   std::vector<Norm> norm_;
   Norm end_;
 };

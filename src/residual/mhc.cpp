@@ -42,6 +42,14 @@ class Mhc final : public HyperConnections {
     return {at::sigmoid(logits(z, p.read)).to(dtype_), m, (2.0 * at::sigmoid(logits(z, p.write))).to(dtype_)};
   }
 
+  void describe_maps(HyperStepInput& in, const Site& site) const override {
+    const Maps& p = sites_[static_cast<size_t>(site.k)];
+    in.kind = HyperKind::mhc;
+    in.map_norm = p.norm;
+    in.maps = {p.read.phi,   p.write.phi, p.residual.phi, p.read.b,    p.write.b,
+               p.residual.b, p.read.s,    p.write.s,      p.residual.s};
+  }
+
  private:
   struct Map {
     at::Tensor phi, b, s;

@@ -112,9 +112,14 @@ StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams, const 
   StreamStepInput whole = in;
   if (in.r.defined()) whole.gate = update.gate, whole.row_scale = update.row_scale;
   whole.scale = m.scale, whole.shift = m.shift;
-  if (m.into != nullptr) whole.weight = m.into->weight, whole.bias = m.into->bias;
+  const bool rebuild = m.into != nullptr && !m.keep;
+  if (rebuild) whole.weight = m.into->weight, whole.bias = m.into->bias;
   whole.defer = in.x.defined() && in.norm_x.on && stream_step_defers(in.x);
-  if (fused_ && stream_step_fusable(whole)) return stream_step(whole);
+  if (fused_ && stream_step_fusable(whole)) {
+    StreamStepOutput out = stream_step(whole);
+    if (m.into != nullptr && !rebuild) out.z = (*m.into)(out.z);
+    return out;
+  }
   if (in.r.defined()) {
     if (update.gate.defined()) in.r = in.r * update.gate.unsqueeze(1);
     in.r = rows(normed(in.r, in.norm_r), update.row_scale);

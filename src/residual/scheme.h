@@ -23,10 +23,11 @@ struct Site {
 
 /// What becomes of the value read: z·(1+scale) + shift (adaLN; both [B, d], undefined: absent), then the product with
 /// `into`, the layer that consumes it. A scheme that is given that layer may rebuild z in the backward pass instead of
-/// keeping it.
+/// keeping it, unless `keep` says otherwise.
 struct Modulation {
   at::Tensor shift, scale;
   const Linear* into = nullptr;
+  bool keep = false;
 };
 
 /// A sub-layer's output r, an optional gate [B, d] (times r before anything else) and an optional factor per sample

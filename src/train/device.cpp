@@ -18,6 +18,7 @@ std::string open_cuda() {
     for (const char* library : {"libtorch_cuda.so", "libsiamese_cuda.so"})
       if (dlopen(library, RTLD_NOW | RTLD_GLOBAL) == nullptr) return dlerror();
     if (!at::globalContext().hasCUDA()) return "the NVIDIA driver reports no GPU";
+    at::globalContext().lazyInitDevice(c10::kCUDA);  // the allocator answers questions only from then on
     return "";
   }();
   return result;
@@ -33,6 +34,15 @@ at::Device select_device(const std::string& name) {
   if (name == "cuda") fail("--device cuda: {}", problem);
   if (problem.find("libcuda.so.1") == std::string::npos) fmt::print(stderr, "the GPU is not used: {}\n", problem);
   return at::kCPU;
+}
+
+void set_deterministic(bool on) {
+  // cuBLAS promises the same bits only with a workspace of fixed size. Read at its first use.
+  if (on) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  // Not warn_only: flash attention would then warn and take its other backward pass all the same.
+  at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
+  // We read no memory we did not write: filling every new tensor with NaN would only cost time.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
 Versions versions() {

@@ -12,6 +12,9 @@ namespace siamese {
 /// missing. Opens libtorch_cuda and libsiamese_cuda on first use: the executable itself needs neither.
 at::Device select_device(const std::string& name);
 
+/// On a GPU: flash attention's deterministic backward pass and fixed product algorithms, or the fastest.
+void set_deterministic(bool on);
+
 struct Versions {
   std::string revision, libtorch, cuda, cudnn;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "train/documents.h"
 #include "train/lm_task.h"
 
 namespace siamese {
@@ -27,10 +28,11 @@ void add_windows(const LanguageModel& model, const Source& source, const DataCon
     if (real > 1) targets[i].slice(0, 0, real - 1).copy_(ids[i].slice(0, 1, real));
     sum.tokens += std::max<int64_t>(0, real - 1);
   }
-  const at::Tensor in = ids.slice(1, 0, length).contiguous().to(model.params().device());
+  const at::Device device = model.params().device();
+  const at::Tensor in = ids.slice(1, 0, length).contiguous();
   Forward forward;
-  if (data.document_masking && source.eos() >= 0) forward.documents = document_numbers(in, source.eos());
-  const at::Tensor logits = model.logits(model.hidden(in, forward)).flatten(0, 1).to(at::kFloat);
+  if (data.document_masking && source.eos() >= 0) mask_documents(forward, in, source.eos(), device);
+  const at::Tensor logits = model.logits(model.hidden(in.to(device), forward)).flatten(0, 1).to(at::kFloat);
   const at::Tensor wanted = targets.reshape({-1}).to(logits.device());
   sum.loss += at::cross_entropy_loss(logits, wanted, {}, at::Reduction::Sum, kIgnore).item<double>();
   sum.right += (logits.argmax(-1) == wanted).sum().item<int64_t>();  // padding never matches

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "train/documents.h"
+#include "train/execution.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -24,7 +26,7 @@ std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device) 
   options.dtype = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;
   options.stream_dtype = recipe.model.stream_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
   options.device = device;
-  options.recompute_blocks = recipe.train.recompute == "block";
+  options.recompute = recompute_of(recipe, device);
   return std::make_unique<LanguageModel>(recipe.model, options);
 }
 
@@ -40,39 +42,44 @@ void LmTask::start(int64_t step) {
   loader_ = std::make_unique<Loader>(*source_, t.batch_size, t.sequence_length, step, t.steps);
 }
 
-/// The batch on the device. On the CPU it is batch_ itself, which lives until the next is taken.
-at::Tensor LmTask::upload() {
+/// The batch as the loader left it: batch_ itself, which lives until the next is taken.
+at::Tensor LmTask::host_ids() const {
   const TrainConfig& t = recipe_.train;
-  const at::Tensor ids = at::from_blob(batch_.ids.data(), {t.batch_size, t.sequence_length + 1}, at::kLong);
-  if (device_.is_cpu()) return ids;
+  return at::from_blob(const_cast<int64_t*>(batch_.ids.data()), {t.batch_size, t.sequence_length + 1}, at::kLong);
+}
+
+void LmTask::load() {
+  batch_ = loader_->next();
+  if (device_.is_cpu()) {
+    ids_ = host_ids();
+    return;
+  }
   // From pinned memory, which LibTorch reuses once the copy has run: the step does not wait for it.
-  return ids.pin_memory().to(device_, at::kLong, /*non_blocking=*/true);
+  const at::Tensor pinned = host_ids().pin_memory();
+  if (!ids_.defined()) ids_ = at::empty(pinned.sizes(), pinned.options().device(device_).pinned_memory(false));
+  ids_.copy_(pinned, /*non_blocking=*/true);
 }
 
-at::Tensor LmTask::micro_batch(int64_t index) const {
-  return ids_.narrow(0, index * recipe_.train.micro_batch_size, recipe_.train.micro_batch_size);
-}
-
-Forward LmTask::forward_of(int64_t step, int64_t row, const at::Tensor& ids) const {
+std::pair<at::Tensor, Forward> LmTask::micro_batch(int64_t index) const {
+  const int64_t rows = recipe_.train.micro_batch_size, length = recipe_.train.sequence_length;
   Forward f;
   f.training = true;
   f.seed = recipe_.train.seed;
-  f.step = step;
-  f.row = row;
-  if (recipe_.data.document_masking) f.documents = document_numbers(ids.slice(1, 0, ids.size(1) - 1), source_->eos());
-  return f;
+  f.step = batch_.step;
+  f.row = index * rows;
+  if (recipe_.data.document_masking)
+    mask_documents(f, host_ids().narrow(0, index * rows, rows).slice(1, 0, length), source_->eos(), device_);
+  return {ids_.narrow(0, index * rows, rows), f};
 }
 
-at::Tensor LmTask::accumulate(int64_t step, const std::function<void()>& collect) {
+at::Tensor LmTask::accumulate(const std::function<void()>& collect) {
   const TrainConfig& t = recipe_.train;
-  batch_ = loader_->next();
-  ids_ = upload();
   const int64_t parts = t.batch_size / t.micro_batch_size;
   at::Tensor sum = at::zeros({}, at::TensorOptions().device(device_).dtype(at::kDouble));
   for (int64_t i = 0; i < parts; ++i) {
-    const at::Tensor ids = micro_batch(i);
-    const LmLoss loss = model_->loss(ids, forward_of(step, i * t.micro_batch_size, ids), t.z_loss, /*ignore=*/-100,
-                                     /*scale=*/1.0 / static_cast<double>(parts));
+    const auto [ids, forward] = micro_batch(i);
+    const LmLoss loss =
+        model_->loss(ids, forward, t.z_loss, /*ignore=*/-100, /*scale=*/1.0 / static_cast<double>(parts));
     torch::autograd::backward({loss.total});
     sum += loss.ce.detach();
     collect();
@@ -85,8 +92,7 @@ std::string LmTask::first_bad_value() const {
   std::string first;
   const TrainConfig& t = recipe_.train;
   for (int64_t i = 0; first.empty() && i < t.batch_size / t.micro_batch_size; ++i) {
-    const at::Tensor ids = micro_batch(i);
-    Forward f = forward_of(batch_.step, i * t.micro_batch_size, ids);
+    auto [ids, f] = micro_batch(i);
     f.probe = [&](const std::string& name, const at::Tensor& x) {
       if (first.empty() && !at::isfinite(x).all().item<bool>()) first = name;
     };
@@ -98,25 +104,6 @@ std::string LmTask::first_bad_value() const {
 EvalMetrics LmTask::evaluate() const {
   return evaluate_lm(*model_, *source_, recipe_.data, recipe_.train.sequence_length, recipe_.train.micro_batch_size,
                      recipe_.eval.batches * recipe_.train.batch_size, recipe_.eval.problems);
-}
-
-double LmTask::activation_bytes() const {
-  // Values kept per token: per sub-layer the streams, its input and its output; the projections and their halves;
-  // logits.
-  const ModelConfig& m = recipe_.model;
-  const TrainConfig& t = recipe_.train;
-  const double value = t.precision == "bfloat16" ? 2 : 4, stream = m.stream_dtype == "bfloat16" ? 2 : 4;
-  const double d = static_cast<double>(m.d_model), hd = d / static_cast<double>(m.n_heads);
-  const double streams = m.streams > 0                                                ? static_cast<double>(m.streams)
-                         : m.scheme.starts_with("siamese") || m.scheme == "resi_dual" ? 2
-                                                                                      : 1;
-  const double qkv = hd * static_cast<double>(m.n_heads + 2 * m.n_kv_heads),
-               hidden = static_cast<double>(m.mlp_hidden_size);
-  const double block = 2 * streams * d * stream + value * (4 * d + 3 * qkv + d + 2.5 * hidden),
-               saved = (streams + 1) * d * stream;
-  const double blocks = static_cast<double>(m.n_layers), logits = 3 * 4 * static_cast<double>(m.vocab_size);
-  const double per_token = (t.recompute == "block" ? blocks * saved + block : blocks * block) + logits;
-  return per_token * static_cast<double>(t.micro_batch_size * t.sequence_length);
 }
 
 std::string LmTask::describe() const {

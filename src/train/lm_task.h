@@ -19,6 +19,8 @@ EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const 
 
 /// The model of a recipe whose vocabulary is settled.
 std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device);
+/// Where the recipe has none: the data is bytes, token files would have to say.
+constexpr int64_t kByteVocabulary = 256;
 /// Settles model.vocab_size from the data or checks it against the data.
 void settle_vocabulary(Recipe& recipe, Source& source);
 /// Parameters by part: embedding, attention, feed-forward, norms, the scheme's own, head.
@@ -33,17 +35,17 @@ class LmTask final : public Task {
   const Params& params() const override { return model_->params(); }
   std::string describe() const override;
   int64_t tokens_per_step() const override { return recipe_.train.batch_size * recipe_.train.sequence_length; }
-  double activation_bytes() const override;
   void start(int64_t step) override;
-  at::Tensor accumulate(int64_t step, const std::function<void()>& collect) override;
+  void load() override;
+  at::Tensor accumulate(const std::function<void()>& collect) override;
   double waited() const override { return loader_ ? loader_->waited() : 0.0; }
   EvalMetrics evaluate() const override;
   std::string first_bad_value() const override;
 
  private:
-  Forward forward_of(int64_t step, int64_t row, const at::Tensor& ids) const;
-  at::Tensor upload();
-  at::Tensor micro_batch(int64_t index) const;
+  at::Tensor host_ids() const;
+  /// Ids and forward pass of micro-batch `index`.
+  std::pair<at::Tensor, Forward> micro_batch(int64_t index) const;
 
   Recipe recipe_;
   at::Device device_;
@@ -51,7 +53,7 @@ class LmTask final : public Task {
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Loader> loader_;
   Batch batch_;
-  at::Tensor ids_;  // of batch_, on the device: [batch_size, sequence_length + 1]
+  at::Tensor ids_;  // of batch_, on the device: [batch_size, sequence_length + 1]. A GPU's keeps its address
 };
 
 }  // namespace siamese

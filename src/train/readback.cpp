@@ -3,9 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <chrono>
-
 #include "train/optimizer.h"
+#include "util/clock.h"
 
 namespace siamese {
 namespace {
@@ -18,7 +17,7 @@ constexpr size_t kAhead = 3;
 Readback::Mark Readback::mark() const {
   Mark m;
   if (device_.is_cpu()) {
-    m.host = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    m.host = seconds_now();
   } else {
     m.event.emplace(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // the kind that keeps time
     m.event->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));

@@ -1,4 +1,4 @@
-// The folder of a run: recipe.yaml, metrics.jsonl, checkpoints/. One process at a time.
+// The folder of a run: recipe.yaml, run.json, metrics.jsonl, checkpoints/. One process at a time.
 #pragma once
 
 #include <string>

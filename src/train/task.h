@@ -17,14 +17,15 @@ class Task {
   /// Start-up print: the model by part, the data.
   virtual std::string describe() const = 0;
   virtual int64_t tokens_per_step() const = 0;
-  /// Bytes of activations one micro-batch keeps for its backward pass, estimated from the sizes.
-  virtual double activation_bytes() const = 0;
 
   /// Begins to prepare data from `step` (0-based) on.
   virtual void start(int64_t step) = 0;
-  /// Forward and backward over the batch of `step`, micro-batch by micro-batch; `collect` is called after each
-  /// backward. Returns the mean loss, an fp64 scalar on the parameters' device: nothing waits for a GPU.
-  virtual at::Tensor accumulate(int64_t step, const std::function<void()>& collect) = 0;
+  /// Takes the next batch and sends it to the device, always to the same place there.
+  virtual void load() = 0;
+  /// Forward and backward over the loaded batch, micro-batch by micro-batch; `collect` is called after each backward.
+  /// Returns the mean loss, an fp64 scalar on the parameters' device: nothing waits for a GPU, so that a CUDA graph can
+  /// hold it.
+  virtual at::Tensor accumulate(const std::function<void()>& collect) = 0;
   /// Seconds spent waiting for data since `start`.
   virtual double waited() const = 0;
   virtual EvalMetrics evaluate() const = 0;

@@ -4,27 +4,29 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 
 #include "train/checkpoint.h"
+#include "train/execution.h"
 #include "train/lm_task.h"
+#include "train/memory.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/readback.h"
 #include "train/schedule.h"
 #include "train/signals.h"
+#include "train/train_step.h"
+#include "util/clock.h"
 #include "util/error.h"
+#include "util/files.h"
 #include "util/progress.h"
 #include "util/text.h"
 
 namespace siamese {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Trainer {
  public:
@@ -32,6 +34,7 @@ class Trainer {
       : request_(request),
         recipe_(request.recipe),
         folder_(request.out, request.mode),
+        execution_(prepare_execution(recipe_, request.device)),
         task_(recipe_, request.device),
         readback_(request.device) {
     begin();
@@ -52,8 +55,10 @@ class Trainer {
   const TrainRequest request_;
   Recipe recipe_;
   RunFolder folder_;
+  const Execution execution_;
   LmTask task_;
   std::optional<Optimizer> optimizer_;
+  std::optional<TrainStep> step_;
   Readback readback_;
   std::optional<MetricsFile> metrics_;
   std::optional<Progress> progress_;
@@ -75,6 +80,7 @@ void Trainer::begin() {
   }
   task_.params().initialise(recipe_.train.seed);
   optimizer_.emplace(task_.params(), recipe_.train);
+  step_.emplace(task_, *optimizer_, execution_.graph);
   if (from) {
     require_same_run(recipe_, from->state().recipe, from->folder());
     load_tensors(from->open("model.safetensors"), named(task_.params()));
@@ -90,6 +96,7 @@ void Trainer::begin() {
   // Only now: a mistake in the new run, found above, must not cost the old one (which may be --init-from itself).
   if (request_.mode == OpenMode::overwrite) folder_.clear();
   folder_.store_recipe(recipe_);
+  write_file_atomic(folder_.file("run.json"), execution_.json(first_));
   metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
   print_start();
   if (from) fmt::print("resume  from {} at step {}\n", from->folder(), first_);
@@ -97,29 +104,16 @@ void Trainer::begin() {
 }
 
 void Trainer::print_start() const {
-  double parameters = 0;
-  for (const Parameter& p : task_.params().all()) parameters += static_cast<double>(p.value.nbytes());
-  const double optimizer = static_cast<double>(optimizer_->bytes()),
-               average = static_cast<double>(optimizer_->average_bytes());
-  // A GPU takes one micro-batch's gradients in the parameters' type and adds up several in fp32.
-  const double in_fp32 = 4.0 * static_cast<double>(task_.params().count());
-  const bool several = recipe_.train.micro_batch_size != recipe_.train.batch_size;
-  const double gradients = request_.device.is_cpu() ? in_fp32 : parameters + (several ? in_fp32 : 0.0);
-  const double activations = task_.activation_bytes();
-  fmt::print("{}", task_.describe());
-  fmt::print("memory  parameters {}, gradients {}, optimizer {}{}, activations about {}; together about {}\n",
-             human_bytes(parameters), human_bytes(gradients), human_bytes(optimizer),
-             average > 0 ? ", averaged weights " + human_bytes(average) : "", human_bytes(activations),
-             human_bytes(parameters + gradients + optimizer + average + activations));
-  fmt::print("device  {}, {} threads; run folder {}\n", request_.device.str(), at::get_num_threads(), folder_.path());
+  fmt::print("{}{}", task_.describe(), memory_lines(recipe_, task_.params().count(), request_.device));
+  fmt::print("device  {}, {} threads, {}; run folder {}\n", request_.device.str(), at::get_num_threads(),
+             execution_.describe(), folder_.path());
 }
 
 /// Issues one step; on a GPU results of earlier ones arrive meanwhile.
 void Trainer::step(int64_t s) {
   readback_.begin();
-  const at::Tensor loss = task_.accumulate(s, [&] { optimizer_->collect(); });
   const double lr = learning_rate(recipe_.train, s);
-  readback_.end(s, lr, optimizer_->step(loss, lr, s + 1));
+  readback_.end(s, lr, step_->run(s, lr));
   while (readback_.due()) arrived(readback_.take());
 }
 
@@ -138,17 +132,19 @@ void Trainer::arrived(const StepResult& r) {
   speeds_.push_back(m.tokens_per_s);
   result_.loss = m.loss;
   result_.largest_grad_norm = std::max(result_.largest_grad_norm, m.grad_norm);
-  progress_->update(m.step,
-                    fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  data {:.1f}%", m.loss, m.lr, m.grad_norm,
-                                human_count(m.tokens_per_s), 100 * task_.waited() / std::max(1e-9, now() - begun_)));
+  progress_->update(
+      m.step, fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  data {:.1f}%", m.loss, m.lr, m.grad_norm,
+                          human_count(m.tokens_per_s), 100 * task_.waited() / std::max(1e-9, seconds_now() - begun_)));
 }
 
 void Trainer::stop_on_bad_value(const StepResult& r) {
   // On a GPU later steps are under way, without effect: weights and data of the bad one give it once more.
   if (!request_.device.is_cpu()) {
+    step_->drop_graph();
     optimizer_->forget();
     task_.start(r.step);
-    task_.accumulate(r.step, [&] { optimizer_->collect(); });
+    task_.load();
+    task_.accumulate([&] { optimizer_->collect(); });
   }
   std::string culprit;
   for (const Parameter& p : task_.params().all())
@@ -199,7 +195,7 @@ TrainResult Trainer::run() {
   options.every_seconds = 10;
   progress_.emplace("train", recipe_.train.steps, options);
   task_.start(first_);
-  begun_ = now();
+  begun_ = seconds_now();
   const auto due = [](int64_t every, int64_t done) { return every > 0 && done % every == 0; };
   int64_t done = first_;
   while (done < recipe_.train.steps && StopSignals::received() == 0) {
@@ -211,7 +207,7 @@ TrainResult Trainer::run() {
   if (done > first_ || saved_at_ < 0) save(done, result_.signal == 0);
   progress_->finish();
   result_.step = done;
-  result_.seconds = now() - begun_;
+  result_.seconds = seconds_now() - begun_;
   result_.data_wait = task_.waited() / std::max(1e-9, result_.seconds);
   if (!speeds_.empty()) {
     std::nth_element(speeds_.begin(), speeds_.begin() + static_cast<std::ptrdiff_t>(speeds_.size() / 2), speeds_.end());
@@ -223,8 +219,22 @@ TrainResult Trainer::run() {
   return result_;
 }
 
+/// The run is gone by now and its memory with it; the sizes are in the recipe.
+OutOfMemory out_of_memory(const TrainRequest& request, const std::string& what) {
+  Recipe recipe = request.recipe;
+  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
+  const int64_t parameters = make_lm(recipe, at::kMeta)->params().count();
+  return {what.substr(0, what.find('\n')), memory_advice(recipe, parameters, request.device)};
+}
+
 }  // namespace
 
-TrainResult train(const TrainRequest& request) { return Trainer(request).run(); }
+TrainResult train(const TrainRequest& request) {
+  try {
+    return Trainer(request).run();
+  } catch (const c10::OutOfMemoryError& e) {
+    throw out_of_memory(request, e.what_without_backtrace());
+  }
+}
 
 }  // namespace siamese

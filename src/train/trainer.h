@@ -36,7 +36,18 @@ class Diverged : public Error {
   using Error::Error;
 };
 
-/// Trains to the end, to a signal, or throws Error (Diverged, a full disk, a damaged checkpoint).
+/// The GPU's memory does not suffice.
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(const std::string& what, std::string advice) : Error(what), advice_(std::move(advice)) {}
+  /// Lines: what uses memory, and what to change.
+  const std::string& advice() const { return advice_; }
+
+ private:
+  std::string advice_;
+};
+
+/// Trains to the end, to a signal, or throws Error (Diverged, OutOfMemory, a full disk, a damaged checkpoint).
 TrainResult train(const TrainRequest& request);
 
 }  // namespace siamese

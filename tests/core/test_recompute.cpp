@@ -17,7 +17,7 @@ std::unique_ptr<LanguageModel> model_of(const ModelConfig& c, const Types& types
   ModelOptions options;
   options.dtype = types.values;
   options.stream_dtype = types.streams;
-  options.recompute_blocks = recompute_blocks;
+  if (recompute_blocks) options.recompute = Recompute::block;
   auto model = std::make_unique<LanguageModel>(c, options);
   fill_randomly(model->params());
   return model;

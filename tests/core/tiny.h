@@ -63,7 +63,7 @@ inline void fill_randomly(Params& params, int64_t seed = 1, double noise = 0.2) 
     if (p.init.kind == InitSpec::normal) continue;
     at::Tensor add = at::empty(p.value.sizes(), at::kDouble);
     truncated_normal_(add, noise, 3.0, {seed, number++, kTestSite, 0});
-    p.value.add_(add.to(p.value.scalar_type()));
+    p.value.add_(add.to(p.value.options()));
   }
 }
 
@@ -71,7 +71,7 @@ inline std::unique_ptr<LanguageModel> tiny_model(const ModelConfig& config, at::
                                                  bool recompute_blocks = false, int64_t seed = 1) {
   ModelOptions options;
   options.dtype = options.stream_dtype = dtype;
-  options.recompute_blocks = recompute_blocks;
+  if (recompute_blocks) options.recompute = Recompute::block;
   auto model = std::make_unique<LanguageModel>(config, options);
   fill_randomly(model->params(), seed);
   return model;

@@ -66,12 +66,22 @@ TEST(Recipe, ImpossibleCombinationsNameTheirKeys) {
       {"data: {tokens: a, eos_id: 65536}", "x.yaml:1: data.eos_id (65536) does not fit data.token_dtype uint16"},
       {"data: {tokens: a, eos_id: 7}\nmodel: {vocab_size: 7}",
        "x.yaml:1: data.eos_id (7) is not below model.vocab_size (7)"},
+      {"train: {graph: on}\nmodel: {drop_path: 0.1}",
+       "x.yaml:1: train.graph is on, but model.drop_path draws other random numbers at every step: one of the two has "
+       "to go"},
+      {"data: {document_masking: true}\ntrain: {graph: on}",
+       "x.yaml:2: train.graph is on, but data.document_masking cuts every batch into other documents: one of the two "
+       "has to go"},
       {"name: a/b", "x.yaml:1: name ('a/b') must be fit for a folder: at most 200 bytes and no '/'"},
       {"extends: a", "x.yaml:1: extends works in files only"},
   };
   for (const auto& [yaml, message] : cases) EXPECT_EQ(error_of(yaml), message);
   EXPECT_EQ(error_of("model: {d_model: 256}\n", {"model.n_heads=3"}),
             "--set model.n_heads=3: model.d_model (256) is not a multiple of model.n_heads (3)");
+  EXPECT_EQ(error_of("train: {graph: on}\n", {"model.fused=false"}),
+            "--set model.fused=false: train.graph is on, but model.fused is false, and plain operators may wait for the "
+            "GPU: one of the two has to go");
+  EXPECT_NO_THROW(parse("model: {drop_path: 0.1}\ntrain: {graph: auto}"));
   EXPECT_NO_THROW(parse("model: {qk_norm: head}"));
   EXPECT_NO_THROW(parse("model: {scheme: pre, qk_norm: projection}"));
   EXPECT_NO_THROW(parse("data: {document_masking: true}"));

@@ -29,131 +29,157 @@ __device__ __forceinline__ void head_statistics(const Float8& x, const QkvRope& 
   rho = rsqrtf(head_sum(square, lanes) * inverse + p.eps);
 }
 
+/// The angles of a position for one lane of a head; all heads of a token share them.
+struct Angles {
+  Float8 cos, sin;
+
+  __device__ Angles(const QkvRope& p, int64_t position, int lane, int lanes) {
+    const int64_t at = position * (p.dim / 2) + 8 * (lane % (lanes / 2));
+    cos = load8(p.cos + at), sin = load8(p.sin + at);
+  }
+};
+
 /// R (sign 1) or its transpose (sign -1) of the head whose lanes hold x.
-__device__ __forceinline__ Float8 rotated(const Float8& x, const QkvRope& p, int64_t position, int lane, int lanes,
-                                          float sign) {
+__device__ __forceinline__ Float8 rotated(const Float8& x, const Angles& angles, int lane, int lanes, float sign) {
   const int half = lanes / 2;
-  const int64_t at = position * (p.dim / 2) + 8 * (lane % half);
-  const Float8 c = load8(p.cos + at), s = load8(p.sin + at);
   const float direction = lane < half ? -sign : sign;
   Float8 out;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     const float partner = __shfl_xor_sync(0xffffffffU, x.v[i], half);
-    out.v[i] = x.v[i] * c.v[i] + direction * partner * s.v[i];
+    out.v[i] = x.v[i] * angles.cos.v[i] + direction * partner * angles.sin.v[i];
   }
   return out;
 }
 
-/// One vector of a walk over all heads: its token, head and lane of the head. 32-bit: divisions are slow enough.
+/// The heads of one part (q, k or v). A thread takes one lane of up to `ahead` heads of a token at a time, `groups`
+/// apart: their loads are under way together and they share the angles. 32-bit: divisions are slow enough.
+struct Walk {
+  int lanes, first, per, groups, count;  // first: head in the packed row; per: heads a thread takes
+
+  __device__ Walk(const QkvRope& p, int part, int ahead) : lanes(p.dim / 8) {
+    const int heads = part == kQuery ? p.heads : p.kv_heads;
+    first = part == kQuery ? 0 : part == kKey ? p.heads : p.heads + p.kv_heads;
+    per = heads % ahead == 0 ? ahead : 1;
+    groups = heads / per;
+    count = static_cast<int>(p.tokens) * groups * lanes;
+  }
+};
 struct Spot {
-  int token, head, lane;
+  int token, head, lane;  // head: of the part, the first of those the thread takes
   bool there;
 
-  __device__ Spot(int at, int count, int lanes, int heads) : there(at < count) {
-    const int index = at / lanes;
-    lane = at - index * lanes;
-    token = index / heads;
-    head = index - token * heads;
+  __device__ Spot(int at, const Walk& walk) : there(at < walk.count) {
+    const int index = at / walk.lanes;
+    lane = at - index * walk.lanes;
+    token = index / walk.groups;
+    head = index - token * walk.groups;
   }
 };
 
 template <class T>
-__device__ __forceinline__ Float8 affine_of(const QkvRope& p, int part, int lane, float otherwise, bool gain) {
+__device__ __forceinline__ Float8 affine_of(const void* from, int lane, float otherwise) {
   Float8 f = fill8(otherwise);
-  const void* from = gain ? p.gain[part] : p.bias[part];
   if (from != nullptr) f = load8(static_cast<const T*>(from) + 8 * lane);
   return f;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(QkvRope p, int heads_touched) {
-  const int all = p.heads + 2 * p.kv_heads, lanes = p.dim / 8;
-  const int count = static_cast<int>(p.tokens) * heads_touched * lanes;
-  // Whole warps stay in the loop: lanes exchange values.
-  for (int base = static_cast<int>(blockIdx.x) * kThreads; base < count;
-       base += static_cast<int>(gridDim.x) * kThreads) {
-    const auto [token, head, lane, there] = Spot(base + static_cast<int>(threadIdx.x), count, lanes, heads_touched);
-    const int part = head < p.heads ? kQuery : head < p.heads + p.kv_heads ? kKey : kValue;
-    const int64_t where = (static_cast<int64_t>(token) * all + head) * p.dim + 8 * lane;
-    Float8 x = load8_if(there, static_cast<const T*>(p.in) + where);
-    if (p.norm[kQuery] || p.norm[kKey] || p.norm[kValue]) {
-      float mean, rho;
-      head_statistics(x, p, lanes, mean, rho);
-      if (p.norm[part]) {
-        const Float8 g = affine_of<T>(p, part, lane, 1.f, true), b = affine_of<T>(p, part, lane, 0.f, false);
+template <class T, bool normed>
+__global__ void __launch_bounds__(kThreads) forward_kernel(QkvRope p, int parts_touched) {
+  constexpr int kAhead = normed ? 2 : 4;
+  const int all = p.heads + 2 * p.kv_heads, step = static_cast<int>(gridDim.x) * kThreads;
+  for (int part = 0; part < parts_touched; ++part) {
+    const Walk walk(p, part, kAhead);
+    // Whole warps stay in the loop: lanes exchange values.
+    for (int base = static_cast<int>(blockIdx.x) * kThreads; base < walk.count; base += step) {
+      const Spot s(base + static_cast<int>(threadIdx.x), walk);
+      auto where = [&](int j) {
+        return (static_cast<int64_t>(s.token) * all + walk.first + s.head + j * walk.groups) * p.dim + 8 * s.lane;
+      };
+      Raw8<T> raw[kAhead];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) x.v[i] = (x.v[i] - mean) * rho * g.v[i] + b.v[i];
+      for (int j = 0; j < kAhead; ++j)
+        raw[j] = fetch8_if(s.there && j < walk.per, static_cast<const T*>(p.in) + where(j));
+      const Angles angles(p, s.there ? s.token % static_cast<int>(p.length) : 0, s.lane, walk.lanes);
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) {
+        Float8 x = widen(raw[j]);
+        if (normed && p.norm[part]) {
+          float mean, rho;
+          head_statistics(x, p, walk.lanes, mean, rho);
+          const Float8 g = affine_of<T>(p.gain[part], s.lane, 1.f), b = affine_of<T>(p.bias[part], s.lane, 0.f);
+#pragma unroll
+          for (int i = 0; i < 8; ++i) x.v[i] = (x.v[i] - mean) * rho * g.v[i] + b.v[i];
+        }
+        if (part != kValue) x = rotated(x, angles, s.lane, walk.lanes, 1.f);
+        if (s.there && j < walk.per) store8(static_cast<T*>(p.out) + where(j), x);
       }
     }
-    const Float8 turned = rotated(x, p, there ? token % static_cast<int>(p.length) : 0, lane, lanes, 1.f);
-    if (part != kValue) x = turned;
-    if (there) store8(static_cast<T*>(p.out) + where, x);
   }
 }
 
 template <class T, bool normed>
 __global__ void __launch_bounds__(kThreads) backward_kernel(QkvRope p) {
-  const int all = p.heads + 2 * p.kv_heads, lanes = p.dim / 8;
-  const int count = static_cast<int>(p.tokens) * all * lanes, length = static_cast<int>(p.length);
-  Float8 total[6];
+  constexpr int kAhead = normed ? 2 : 4;
+  const int all = p.heads + 2 * p.kv_heads, step = static_cast<int>(gridDim.x) * kThreads;
+  const int length = static_cast<int>(p.length);
+  for (int part = 0; part < 3; ++part) {
+    const Walk walk(p, part, kAhead);
+    Float8 gain_sum = zero8(), bias_sum = zero8();
+    for (int base = static_cast<int>(blockIdx.x) * kThreads; base < walk.count; base += step) {
+      const Spot s(base + static_cast<int>(threadIdx.x), walk);
+      const int batch = s.token / length, position = s.token - batch * length;
+      auto where = [&](int j) {
+        return (static_cast<int64_t>(s.token) * all + walk.first + s.head + j * walk.groups) * p.dim + 8 * s.lane;
+      };
+      Raw8<T> raw_g[kAhead], raw_x[kAhead];
 #pragma unroll
-  for (int c = 0; c < 6; ++c) total[c] = zero8();
-  for (int base = static_cast<int>(blockIdx.x) * kThreads; base < count;
-       base += static_cast<int>(gridDim.x) * kThreads) {
-    const auto [token, head, lane, there] = Spot(base + static_cast<int>(threadIdx.x), count, lanes, all);
-    const int part = head < p.heads ? kQuery : head < p.heads + p.kv_heads ? kKey : kValue;
-    const int in_part = part == kQuery ? head : part == kKey ? head - p.heads : head - p.heads - p.kv_heads;
-    const int batch = token / length, position = token - batch * length;
-    const int64_t from =
-        batch * p.batch_stride[part] + position * p.token_stride[part] + in_part * p.head_stride[part] + 8 * lane;
-    Float8 g = load8_if(there, static_cast<const T*>(p.g[part]) + from);
-    const Float8 turned = rotated(g, p, there ? position : 0, lane, lanes, -1.f);
-    if (part != kValue) g = turned;
-    const int64_t where = (static_cast<int64_t>(token) * all + head) * p.dim + 8 * lane;
-    if (normed) {
-      Float8 x = load8_if(there, static_cast<const T*>(p.in) + where);
-      float mean, rho;
-      head_statistics(x, p, lanes, mean, rho);
-      Float8 t = affine_of<T>(p, part, lane, 1.f, true);
-      float xt = 0.f, t_sum = 0.f;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        x.v[i] = (x.v[i] - mean) * rho;
-        t.v[i] *= g.v[i];
-        xt += x.v[i] * t.v[i];
-        t_sum += t.v[i];
+      for (int j = 0; j < kAhead; ++j) {
+        const bool there = s.there && j < walk.per;
+        const int64_t from = batch * p.batch_stride[part] + position * p.token_stride[part] +
+                             (s.head + j * walk.groups) * p.head_stride[part] + 8 * s.lane;
+        raw_g[j] = fetch8_if(there, static_cast<const T*>(p.g[part]) + from);
+        if (normed) raw_x[j] = fetch8_if(there, static_cast<const T*>(p.in) + where(j));
       }
-      const float inverse = 1.f / static_cast<float>(p.dim);
-      xt = head_sum(xt, lanes) * inverse;
-      t_sum = p.layer ? head_sum(t_sum, lanes) * inverse : 0.f;
+      const Angles angles(p, s.there ? position : 0, s.lane, walk.lanes);
 #pragma unroll
-      for (int q = 0; q < 3; ++q) {  // constant indices keep the sums in registers
-        if (q != part || !there) continue;
+      for (int j = 0; j < kAhead; ++j) {
+        Float8 g = widen(raw_g[j]);
+        if (part != kValue) g = rotated(g, angles, s.lane, walk.lanes, -1.f);
+        if (normed && p.norm[part]) {
+          Float8 x = widen(raw_x[j]), t = affine_of<T>(p.gain[part], s.lane, 1.f);
+          float mean, rho, xt = 0.f, t_sum = 0.f;
+          head_statistics(x, p, walk.lanes, mean, rho);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          total[q].v[i] += g.v[i] * x.v[i];
-          total[3 + q].v[i] += g.v[i];
+          for (int i = 0; i < 8; ++i) {
+            x.v[i] = (x.v[i] - mean) * rho;
+            t.v[i] *= g.v[i];
+            xt += x.v[i] * t.v[i];
+            t_sum += t.v[i];
+            gain_sum.v[i] += g.v[i] * x.v[i];
+            bias_sum.v[i] += g.v[i];
+          }
+          const float inverse = 1.f / static_cast<float>(p.dim);
+          xt = head_sum(xt, walk.lanes) * inverse;
+          t_sum = p.layer ? head_sum(t_sum, walk.lanes) * inverse : 0.f;
+#pragma unroll
+          for (int i = 0; i < 8; ++i) g.v[i] = rho * (t.v[i] - x.v[i] * xt - t_sum);
         }
-      }
-      if (p.norm[part]) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) g.v[i] = rho * (t.v[i] - x.v[i] * xt - t_sum);
+        if (s.there && j < walk.per) store8(static_cast<T*>(p.out) + where(j), g);
       }
     }
-    if (there) store8(static_cast<T*>(p.out) + where, g);
-  }
-  if (normed) {  // threads with the same lane of a head add up in order through shared memory
-    __shared__ float shared[kThreads * 8];
+    if (normed) {  // threads with the same lane of a head add up in order through shared memory
+      __shared__ float shared[kThreads * 8];
 #pragma unroll
-    for (int c = 0; c < 6; ++c) {
-      __syncthreads();
-      store8(shared + threadIdx.x * 8, total[c]);
-      __syncthreads();
-      for (int column = static_cast<int>(threadIdx.x); column < p.dim; column += kThreads) {
-        float sum = 0.f;
-        for (int t = column / 8; t < kThreads; t += lanes) sum += shared[t * 8 + column % 8];
-        p.partial[(static_cast<int64_t>(blockIdx.x) * 6 + c) * p.dim + column] = sum;
+      for (int c = 0; c < 2; ++c) {
+        __syncthreads();
+        store8(shared + threadIdx.x * 8, c == 0 ? gain_sum : bias_sum);
+        __syncthreads();
+        for (int column = static_cast<int>(threadIdx.x); column < p.dim; column += kThreads) {
+          float sum = 0.f;
+          for (int t = column / 8; t < kThreads; t += walk.lanes) sum += shared[t * 8 + column % 8];
+          p.partial[(static_cast<int64_t>(blockIdx.x) * 6 + 3 * c + part) * p.dim + column] = sum;
+        }
       }
     }
   }
@@ -173,8 +199,15 @@ cudaError_t blocks_for(K kernel, int64_t vectors, int* out) {
   return cudaSuccess;
 }
 
+bool any_norm(const QkvRope& p) { return p.norm[kQuery] || p.norm[kKey] || p.norm[kValue]; }
+
+auto forward_of(const QkvRope& p) {
+  const bool normed = any_norm(p);
+  if (p.bf16) return normed ? forward_kernel<bfloat, true> : forward_kernel<bfloat, false>;
+  return normed ? forward_kernel<float, true> : forward_kernel<float, false>;
+}
 auto backward_of(const QkvRope& p) {
-  const bool normed = p.norm[kQuery] || p.norm[kKey] || p.norm[kValue];
+  const bool normed = any_norm(p);
   if (p.bf16) return normed ? backward_kernel<bfloat, true> : backward_kernel<bfloat, false>;
   return normed ? backward_kernel<float, true> : backward_kernel<float, false>;
 }
@@ -190,11 +223,10 @@ cudaError_t qkv_rope_forward_cuda(const QkvRope& call, cudaStream_t stream) {
   if (call.tokens == 0) return cudaSuccess;
   // In place, values without a norm are left alone.
   const bool values = call.out != call.in || call.norm[kValue];
-  const int heads = call.heads + (values ? 2 : 1) * call.kv_heads;
   int blocks = 0;
-  const auto kernel = call.bf16 ? forward_kernel<bfloat> : forward_kernel<float>;
+  const auto kernel = forward_of(call);
   if (const cudaError_t e = blocks_for(kernel, vectors_of(call), &blocks); e != cudaSuccess) return e;
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(call, heads);
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(call, values ? 3 : 2);
   return cudaGetLastError();
 }
 

@@ -34,26 +34,89 @@ __device__ __forceinline__ Float8 transposed(const Float8& hat, const Float8& t,
   return g;
 }
 
+/// A warp's column sums in shared memory: in registers they would leave room for half as many warps. Quarters of a
+/// vector lie side by side over the lanes, so that no two lanes meet in a bank. The longest rows (V = 8) do not fit there
+/// and lie in local memory.
+template <int C, int V>
+class ColumnSumsOfWarp {
+ public:
+  static constexpr bool kShared = V < 8;
+  static constexpr int kFloats = C * V * 256;
+
+  __device__ explicit ColumnSumsOfWarp(float* shared) {
+    mine_ = shared + static_cast<int>(threadIdx.x) / 32 * kFloats + static_cast<int>(threadIdx.x) % 32 * 4;
+    for (int i = 0; i < 2 * C * V; ++i) {
+      if (kShared) *reinterpret_cast<float4*>(mine_ + i * 128) = make_float4(0.f, 0.f, 0.f, 0.f);
+      if (!kShared && i < C * V) local_[i % kLocal] = zero8();
+    }
+  }
+  __device__ __forceinline__ void add(int c, int k, const Float8& v) {
+    if (!kShared) {
+      siamese::kernels::add(local_[(c * V + k) % kLocal], v);
+      return;
+    }
+    float4* at = reinterpret_cast<float4*>(mine_ + (c * V + k) * 256);
+    float4 low = at[0], high = at[32];
+    low.x += v.v[0], low.y += v.v[1], low.z += v.v[2], low.w += v.v[3];
+    high.x += v.v[4], high.y += v.v[5], high.z += v.v[6], high.w += v.v[7];
+    at[0] = low, at[32] = high;
+  }
+  /// The block's sums: the warps that shared columns are added in order. All threads call it.
+  __device__ void flush(const float* shared, int row_threads, int rows_at_once, int d, float* out) const {
+    __syncthreads();
+    const int warps = row_threads / 32;
+    for (int vector = static_cast<int>(threadIdx.x); vector < C * V * row_threads; vector += kStepThreads) {
+      const int c = vector / (V * row_threads), k = vector / row_threads % V, lane = vector % row_threads;
+      const int column = 8 * (lane + k * row_threads);
+      if (column >= d) continue;
+      Float8 sum = zero8();
+      if (!kShared) {  // one row at a time: lane is this thread
+        sum = local_[(c * V + k) % kLocal];
+      } else {
+        for (int s = 0; s < rows_at_once; ++s) {
+          const float* from = shared + (s * warps + lane / 32) * kFloats + (c * V + k) * 256 + lane % 32 * 4;
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sum.v[i] += from[i], sum.v[4 + i] += from[128 + i];
+        }
+      }
+      store8(out + static_cast<int64_t>(c) * d + column, sum);
+    }
+  }
+
+ private:
+  static constexpr int kLocal = kShared ? 1 : C * V;
+  float* mine_;
+  Float8 local_[kLocal];
+};
+
 /// `two`: both streams, or x alone; otherwise y alone. `sample`: gate, scale or shift take part.
-template <class S, class Z, bool two, bool layer, bool sample, int V>
-__global__ void __launch_bounds__(kStepThreads) step_backward_kernel(StepCuda p, int row_threads) {
+///
+/// Two passes over a row's values, with one exchange between its lanes. With a = γ_x x̂ (or c1⊙x̃), b = γ_y ŷ, û, t = γ_in g:
+/// g_u = ρ_u(t - û·s - s'), and what N_x and N_y need, mean(a(g_X + g_u)) and mean(b g_u), is linear in s and s':
+/// all the means that occur are taken before s is known.
+template <class S, class Z, bool two, bool layer, bool sample, int V, int W, StepForm form>
+__global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1)
+    step_backward_kernel(StepCuda p, int row_threads) {
   constexpr int C = step_columns(layer, sample), kSample = layer ? 6 : 3;
-  constexpr int kBiasA = layer ? kStepBiasA : 0, kBiasY = layer ? kStepBiasY : 0, kBiasIn = layer ? kStepBiasIn : 0;
-  const StepPlace<V> at(row_threads);
+  extern __shared__ float shared[];
+  const StepPlace<W> at(row_threads);
   const StepRows rows = step_rows(p);
   const int d = static_cast<int>(p.d), width = static_cast<int>(p.width);
-  RowSums sums(row_threads, 1.f / static_cast<float>(width));
-  Float8 total[C][V];
-#pragma unroll
-  for (int k = 0; k < V; ++k)
-#pragma unroll
-    for (int c = 0; c < C; ++c) total[c][k] = zero8();
-  auto vector = [&](const void* from, int k, float otherwise) { return vector8<Z>(from, at.column(k), d, otherwise); };
+  RowSums<W> sums(row_threads, 1.f / static_cast<float>(width));
+  ColumnSumsOfWarp<C, V> columns(shared);
+  auto vector = [&](const void* from, int k) { return gain8<Z>(from, at.column(k), d); };
+  auto bias = [&](const void* from, int k) { return bias8<Z>(from, at.column(k), d); };
   auto of_sample = [&](const void* from, int k, float otherwise) {
-    return vector(from == nullptr ? nullptr : static_cast<const Z*>(from) + rows.sample * d, k, otherwise);
+    Float8 f = fill8(otherwise);
+    if (from != nullptr) f = vector(static_cast<const Z*>(from) + rows.sample * d, k);
+    return f;
   };
-  const bool reads_y = p.y != nullptr && !p.skip_y;
-  const float row_scale = p.row_scale != nullptr ? p.row_scale[rows.sample] : 1.f;
+  constexpr bool any = form == StepForm::any, whole = form == StepForm::whole;
+  const bool reads_y = any ? p.y != nullptr && !p.skip_y : true;
+  const bool norm_x = any ? two && p.norm_x : two && whole, norm_y = any ? reads_y && p.norm_y : true;
+  const bool norm_in = any ? p.norm_in : two && whole, norm_r = any && !two && p.norm_r;
+  const bool has_c1 = any ? p.c1 != nullptr : !whole;
+  const float row_scale = any && p.row_scale != nullptr ? p.row_scale[rows.sample] : 1.f;
   for (int64_t first = rows.begin; first < rows.end; first += at.rows_at_once) {
     const int64_t row = first + at.slot;
     const bool active = row < rows.end;
@@ -64,186 +127,267 @@ __global__ void __launch_bounds__(kStepThreads) step_backward_kernel(StepCuda p,
     Raw8<Z> gz[V];
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-      if (two) x[k] = fetch8_if(there(k) && p.x != nullptr, static_cast<const S*>(p.x) + where(k));
-      y[k] = fetch8_if(there(k) && p.y != nullptr, static_cast<const S*>(p.y) + where(k));
-      gz[k] = fetch8_if(there(k) && p.g_z != nullptr, static_cast<const Z*>(p.g_z) + where(k));
-      if (two) gx[k] = fetch8_if(there(k) && p.g_x_out != nullptr, static_cast<const S*>(p.g_x_out) + where(k));
-      gy[k] = fetch8_if(there(k) && p.g_y_out != nullptr, static_cast<const S*>(p.g_y_out) + where(k));
+      if (two) x[k] = fetch8_if(there(k) && (!any || p.x != nullptr), static_cast<const S*>(p.x) + where(k));
+      y[k] = fetch8_if(there(k) && (!any || p.y != nullptr), static_cast<const S*>(p.y) + where(k));
+      gz[k] = fetch8_if(there(k) && (!any || p.g_z != nullptr), static_cast<const Z*>(p.g_z) + where(k));
+      if (two) gx[k] = fetch8_if(there(k) && (!any || p.g_x_out != nullptr), static_cast<const S*>(p.g_x_out) + where(k));
+      gy[k] = fetch8_if(there(k) && (!any || p.g_y_out != nullptr), static_cast<const S*>(p.g_y_out) + where(k));
     }
     auto stat = [&](int slot) { return active ? p.stats[slot * p.rows + row] : 0.f; };
-    const float rho_a = stat(0), rho_y = stat(1), rho_in = stat(2);
+    const float rho_a = stat(0), rho_y = stat(1), rho_in = norm_in ? stat(2) : 1.f;
     const float mean_a = layer ? stat(3) : 0.f, mean_y = layer ? stat(4) : 0.f, mean_in = layer ? stat(5) : 0.f;
-    // x̂ and ŷ where they are normed, x̃ and y' where not: unpacked again in each phase, registers are what is short.
-    auto x_of = [&](int k) {
-      const Float8 v = widen(x[k]);
-      return p.norm_x ? hat_of<layer>(v, mean_a, rho_a, count(k)) : v;
+
+    /// What both passes rebuild of eight columns.
+    struct Part {
+      Float8 x, y, a, b, u, t;  // x̂ (or x̃), ŷ (or y'), γx̂ or c1⊙x̃, γŷ, û (or u), t (or g)
     };
-    auto y_of = [&](int k) {
-      const Float8 v = widen(y[k]);
-      return p.norm_y ? hat_of<layer>(v, mean_y, rho_y, count(k)) : v;
-    };
-    // Phase one: u and z again, the sums of N_in; gu takes t = γg (or g itself without N_in).
-    Float8 gu[V];
-    float in[2] = {0.f, 0.f};
-    auto u_of = [&](int k) {
-      Float8 u = zero8();
-      if (two)
-        u = affine<layer>(x_of(k), vector(p.norm_x ? p.gain_a : p.c1, k, 1.f),
-                          layer ? vector(p.norm_x ? p.bias_a : nullptr, k, 0.f) : zero8());
-      if (reads_y) add(u, affine<layer>(y_of(k), vector(p.gain_y, k, 1.f), layer ? vector(p.bias_y, k, 0.f) : zero8()));
-      return p.norm_in ? hat_of<layer>(u, mean_in, rho_in, count(k)) : u;
-    };
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      gu[k] = widen(gz[k]);
-      const bool needs_u = p.norm_in || p.z_again != nullptr || sample;
-      if (!needs_u) continue;
-      const Float8 u = u_of(k);
-      Float8 z = u, gain = fill8(1.f);
-      if (p.norm_in) {
-        gain = vector(p.gain_in, k, 1.f);
-        z = affine<layer>(u, gain, layer ? vector(p.bias_in, k, 0.f) : zero8());
-      }
-      if (sample) {
-        add_product(total[kSample + kStepScale][k], gu[k], z);
-        add(total[kSample + kStepShift][k], gu[k]);
-        Float8 s = of_sample(p.scale, k, 0.f);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) s.v[i] += 1.f;
-        gu[k] = product(gu[k], s);
-        z = affine<true>(z, s, of_sample(p.shift, k, 0.f));
-      }
-      if (p.z_again != nullptr && there(k)) store8(static_cast<Z*>(p.z_again) + where(k), z);
-      if (p.norm_in) {
-        add_product(total[kStepGainIn][k], gu[k], u);
-        if (layer) add(total[kBiasIn][k], gu[k]);
-        gu[k] = product(gu[k], gain);
-        add_sums<layer>(in[0], in[1], u, gu[k]);
-      }
-    }
-    if (p.norm_in) sums.mean(in);
-    // Phase two: g_u, the sums of N_x and N_y.
-    float both[4] = {0.f, 0.f, 0.f, 0.f};
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      if (p.norm_in) gu[k] = transposed<layer>(u_of(k), gu[k], rho_in, in[0], in[1], count(k));
+    auto rebuild = [&](int k, Float8& z, Float8& g) {
+      Part q;
+      q.u = zero8();
       if (two) {
-        const Float8 xs = x_of(k);
-        if (p.norm_x) {
-          Float8 g = widen(gx[k]);
-          add(g, gu[k]);
-          add_product(total[kStepGainA][k], g, xs);
-          if (layer) add(total[kBiasA][k], g);
-          add_sums<layer>(both[0], both[1], xs, product(g, vector(p.gain_a, k, 1.f)));
-        } else if (p.c1 != nullptr) {
-          add_product(total[kStepGainA][k], gu[k], xs);
+        q.x = widen(x[k]);
+        if (norm_x) q.x = hat_of<layer>(q.x, mean_a, rho_a, count(k));
+        q.a = q.x;
+        if (norm_x) {
+          q.a = product(q.x, vector(p.gain_a, k));
+        } else if (has_c1) {
+          q.a = product(q.x, vector(p.c1, k));
+        }
+        q.u = q.a;
+        if (layer && norm_x) add(q.u, bias(p.bias_a, k));
+      }
+      if (reads_y) {
+        q.y = widen(y[k]);
+        if (norm_y) q.y = hat_of<layer>(q.y, mean_y, rho_y, count(k));
+        q.b = q.y;
+        if (norm_y) q.b = product(q.y, vector(p.gain_y, k));
+        add(q.u, q.b);
+        if (layer && norm_y) add(q.u, bias(p.bias_y, k));
+      }
+      g = widen(gz[k]);
+      z = q.u;
+      q.t = g;
+      if (sample && p.scale != nullptr) {
+        const Float8 s = of_sample(p.scale, k, 0.f);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) q.t.v[i] *= 1.f + s.v[i];
+      }
+      if (norm_in) {
+        q.u = hat_of<layer>(q.u, mean_in, rho_in, count(k));
+        const Float8 gain = vector(p.gain_in, k);
+        z = affine<layer>(q.u, gain, layer ? bias(p.bias_in, k) : zero8());
+        q.t = product(q.t, gain);
+      }
+      return q;
+    };
+
+    // Pass one. in: Σût, Σt; of_x: Σa(g_X + ρt), Σaû, and under LayerNorm Σγ(g_X + ρt), Σγû, Σγ; of_y likewise.
+    float in[2] = {0.f, 0.f}, of_x[2] = {0.f, 0.f}, of_y[2] = {0.f, 0.f};
+    float mean_x[3] = {0.f, 0.f, 0.f}, mean_of_y[3] = {0.f, 0.f, 0.f}, plain_x = 0.f, plain_y = 0.f;
+    const bool one = norm_in || norm_x || norm_y;
+    if (one || p.z_again != nullptr) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        Float8 z, g;
+        const Part q = rebuild(k, z, g);
+        if (p.z_again != nullptr && there(k)) {
+          if (sample) {
+            const Float8 s = of_sample(p.scale, k, 0.f), t = of_sample(p.shift, k, 0.f);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) z.v[i] = z.v[i] * (1.f + s.v[i]) + t.v[i];
+          }
+          store8(static_cast<Z*>(p.z_again) + where(k), z);
+        }
+        if (norm_in) {
+#pragma unroll
+          for (int i = 0; i < 8; ++i) {
+            in[0] += q.u.v[i] * q.t.v[i];
+            if (layer) in[1] += q.t.v[i];
+          }
+        }
+        if (norm_x) {
+          const Float8 gX = widen(gx[k]), gain = layer ? vector(p.gain_a, k) : zero8();
+#pragma unroll
+          for (int i = 0; i < 8; ++i) {
+            const float sum = gX.v[i] + rho_in * q.t.v[i];
+            of_x[0] += q.a.v[i] * sum;
+            of_x[1] += q.a.v[i] * q.u.v[i];
+            if (layer && i < count(k)) {
+              mean_x[0] += gain.v[i] * sum;
+              mean_x[1] += gain.v[i] * q.u.v[i];
+              mean_x[2] += gain.v[i];
+              plain_x += q.a.v[i];
+            }
+          }
+        }
+        if (norm_y) {
+          const Float8 gain = layer ? vector(p.gain_y, k) : zero8();
+#pragma unroll
+          for (int i = 0; i < 8; ++i) {
+            of_y[0] += q.b.v[i] * q.t.v[i];
+            of_y[1] += q.b.v[i] * q.u.v[i];
+            if (layer && i < count(k)) {
+              mean_of_y[0] += gain.v[i] * q.t.v[i];
+              mean_of_y[1] += gain.v[i] * q.u.v[i];
+              mean_of_y[2] += gain.v[i];
+              plain_y += q.b.v[i];
+            }
+          }
         }
       }
-      if (reads_y && p.norm_y) {
-        const Float8 ys = y_of(k);
-        add_product(total[kStepGainY][k], gu[k], ys);
-        if (layer) add(total[kBiasY][k], gu[k]);
-        add_sums<layer>(both[2], both[3], ys, product(gu[k], vector(p.gain_y, k, 1.f)));
-      }
     }
-    if (p.norm_x || p.norm_y) sums.mean(both);
-    // Phase three: the gradients of the streams; gu takes g_w.
+    // s and s' of N_in, then mean(x̂t) and mean(t) of N_x and N_y: g_u = ρ(t - û·s - s'), t_x = γ(g_X + g_u).
+    float s_in = 0.f, s_in_mean = 0.f, s_x = 0.f, s_x_mean = 0.f, s_y = 0.f, s_y_mean = 0.f;
+    if (one) {
+      float v[4] = {in[0], of_x[0], of_x[1], of_y[0]}, w[4] = {of_y[1], in[1], plain_x, plain_y};
+      sums.mean(v);
+      if (layer) {
+        sums.mean(w);
+        sums.mean(mean_x);
+        sums.mean(mean_of_y);
+      } else {
+        float rest[1] = {w[0]};
+        sums.mean(rest);
+        w[0] = rest[0];
+      }
+      if (norm_in) s_in = v[0], s_in_mean = layer ? w[1] : 0.f;
+      const float shift = rho_in * s_in, level = rho_in * s_in_mean;
+      if (norm_x) s_x = v[1] - shift * v[2] - (layer ? level * w[2] : 0.f);
+      if (norm_y) s_y = rho_in * v[3] - shift * w[0] - (layer ? level * w[3] : 0.f);
+      if (layer && norm_x) s_x_mean = mean_x[0] - shift * mean_x[1] - level * mean_x[2];
+      if (layer && norm_y) s_y_mean = rho_in * mean_of_y[0] - shift * mean_of_y[1] - level * mean_of_y[2];
+    }
+
+    // Pass two: column sums and the gradients of the streams; w takes g_w where r is normed or gated.
+    Float8 w[V];
     float of_r[2] = {0.f, 0.f};
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-      Float8 g = widen(gy[k]);
+      Float8 z, g;
+      const Part q = rebuild(k, z, g);
+      Float8 gu = q.t;
+      if (norm_in) gu = transposed<layer>(q.u, q.t, rho_in, s_in, s_in_mean, count(k));
+      if (sample) {
+        columns.add(kSample + kStepScale, k, product(g, z));
+        columns.add(kSample + kStepShift, k, g);
+        Float8 s = of_sample(p.scale, k, 0.f);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) g.v[i] *= 1.f + s.v[i];
+      }
+      if (norm_in) {
+        columns.add(kStepGainIn, k, product(g, q.u));
+        if (layer) columns.add(kStepBiasIn, k, g);
+      }
+      Float8 to_y = widen(gy[k]);
       if (reads_y) {
-        Float8 part = gu[k];
-        if (p.norm_y)
-          part = transposed<layer>(y_of(k), product(part, vector(p.gain_y, k, 1.f)), rho_y, both[2], both[3], count(k));
-        add(g, part);
-      }
-      if (there(k) && p.g_y != nullptr) store8(static_cast<S*>(p.g_y) + where(k), g);
-      if (two) {
-        Float8 part = widen(gx[k]);
-        if (p.norm_x) {
-          add(part, gu[k]);
-          part = transposed<layer>(x_of(k), product(part, vector(p.gain_a, k, 1.f)), rho_a, both[0], both[1], count(k));
-        } else {
-          add_product(part, gu[k], vector(p.c1, k, 1.f));
+        Float8 part = gu;
+        if (norm_y) {
+          columns.add(kStepGainY, k, product(gu, q.y));
+          if (layer) columns.add(kStepBiasY, k, gu);
+          part = transposed<layer>(q.y, product(gu, vector(p.gain_y, k)), rho_y, s_y, s_y_mean, count(k));
         }
-        if (there(k) && p.g_x != nullptr) store8(static_cast<S*>(p.g_x) + where(k), part);
+        add(to_y, part);
+      }
+      if (there(k) && (!any || p.g_y != nullptr)) store8(static_cast<S*>(p.g_y) + where(k), to_y);
+      if (two) {
+        Float8 to_x = widen(gx[k]);
+        if (norm_x) {
+          add(to_x, gu);
+          columns.add(kStepGainA, k, product(to_x, q.x));
+          if (layer) columns.add(kStepBiasA, k, to_x);
+          to_x = transposed<layer>(q.x, product(to_x, vector(p.gain_a, k)), rho_a, s_x, s_x_mean, count(k));
+        } else {
+          if (has_c1) {
+            columns.add(kStepGainA, k, product(gu, q.x));
+            add_product(to_x, gu, vector(p.c1, k));
+          } else {
+            add(to_x, gu);
+          }
+        }
+        if (there(k) && (!any || p.g_x != nullptr)) store8(static_cast<S*>(p.g_x) + where(k), to_x);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) g.v[i] += p.a * part.v[i];
+        for (int i = 0; i < 8; ++i) to_y.v[i] += p.a * to_x.v[i];
       }
 #pragma unroll
-      for (int i = 0; i < 8; ++i) gu[k].v[i] = row_scale * g.v[i];
-      if (!two && p.norm_r) {
+      for (int i = 0; i < 8; ++i) to_y.v[i] = any ? row_scale * to_y.v[i] : to_y.v[i];
+      if (norm_r) {
         Float8 r = load8_if(there(k), static_cast<const Z*>(p.r) + where(k));
         if (sample) r = product(r, of_sample(p.gate, k, 1.f));
         r = hat_of<layer>(r, mean_a, rho_a, count(k));
-        add_product(total[kStepGainA][k], gu[k], r);
-        if (layer) add(total[kBiasA][k], gu[k]);
-        gu[k] = product(gu[k], vector(p.gain_a, k, 1.f));
-        add_sums<layer>(of_r[0], of_r[1], r, gu[k]);
-      }
-    }
-    if (!two && p.norm_r) sums.mean(of_r);
-    if (p.g_r == nullptr && !sample) continue;
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      if (!two && p.norm_r) {
-        Float8 r = load8_if(there(k), static_cast<const Z*>(p.r) + where(k));
-        if (sample) r = product(r, of_sample(p.gate, k, 1.f));
-        gu[k] = transposed<layer>(hat_of<layer>(r, mean_a, rho_a, count(k)), gu[k], rho_a, of_r[0], of_r[1], count(k));
+        columns.add(kStepGainA, k, product(to_y, r));
+        if (layer) columns.add(kStepBiasA, k, to_y);
+        w[k] = product(to_y, vector(p.gain_a, k));
+        add_sums<layer>(of_r[0], of_r[1], r, w[k]);
+        continue;
       }
       if (sample && p.gate != nullptr) {
-        add_product(total[kSample + kStepGate][k], gu[k], load8_if(there(k), static_cast<const Z*>(p.r) + where(k)));
-        gu[k] = product(gu[k], of_sample(p.gate, k, 1.f));
+        columns.add(kSample + kStepGate, k, product(to_y, load8_if(there(k), static_cast<const Z*>(p.r) + where(k))));
+        to_y = product(to_y, of_sample(p.gate, k, 1.f));
       }
-      if (there(k) && p.g_r != nullptr) store8(static_cast<Z*>(p.g_r) + where(k), gu[k]);
+      if (there(k) && (any ? p.g_r != nullptr : two)) store8(static_cast<Z*>(p.g_r) + where(k), to_y);
     }
-  }
-  // The rows a block had in hand at once are added in order through shared memory: one partial row a block and column.
-  __shared__ float shared[kStepThreads * 8];
-#pragma unroll
-  for (int c = 0; c < C; ++c) {
+    if (!norm_r) continue;
+    sums.mean(of_r);
 #pragma unroll
     for (int k = 0; k < V; ++k) {
-      Float8 sum = total[c][k];
-      if (at.rows_at_once > 1) {
-        __syncthreads();
-        store8(shared + threadIdx.x * 8, sum);
-        __syncthreads();
-        for (int s = 1; s < at.rows_at_once && at.slot == 0; ++s)
-          add(sum, load8(shared + (static_cast<int>(threadIdx.x) + s * row_threads) * 8));
+      const Float8 plain = load8_if(there(k), static_cast<const Z*>(p.r) + where(k));
+      const Float8 gate = sample ? of_sample(p.gate, k, 1.f) : fill8(1.f);
+      Float8 g = transposed<layer>(hat_of<layer>(product(plain, gate), mean_a, rho_a, count(k)), w[k], rho_a, of_r[0],
+                                   of_r[1], count(k));
+      if (sample && p.gate != nullptr) {
+        columns.add(kSample + kStepGate, k, product(g, plain));
+        g = product(g, gate);
       }
-      if (at.slot == 0 && at.column(k) < d)
-        store8(p.partial + (static_cast<int64_t>(blockIdx.x) * C + c) * d + at.column(k), sum);
+      if (there(k) && p.g_r != nullptr) store8(static_cast<Z*>(p.g_r) + where(k), g);
     }
   }
+  columns.flush(shared, at.row_threads, at.rows_at_once, d, p.partial + static_cast<int64_t>(blockIdx.x) * C * d);
 }
 
 /// Both entry points for a pair of types: with `parts->parts` 0 they are counted, otherwise the pass is launched.
 template <class S, class Z>
 cudaError_t step_backward_typed(const StepCuda& call, StepParts* parts, cudaStream_t stream) {
   const StepShape shape = step_shape(call);
-  return with_step_shape<S>(call, shape, [&](auto layer, auto vectors) {
+  return with_step_shape<S>(call, shape, [&](auto layer, auto vectors, auto warps) {
     constexpr bool l = decltype(layer)::value;
-    constexpr int v = decltype(vectors)::value;
+    constexpr int v = decltype(vectors)::value, w = decltype(warps)::value;
     // For the longest rows there is only the most general kernel.
     const bool sample = call.gate != nullptr || call.scale != nullptr || call.shift != nullptr || v == 8;
+    const size_t shared =
+        v == 8 ? 0 : static_cast<size_t>(step_columns(l, sample)) * v * 256 * (kStepThreads / 32) * sizeof(float);
     auto launch = [&](auto kernel) {
       if (parts->parts == 0) {
         parts->columns = step_columns(call.layer, sample);
-        return parts_for(kernel, call, shape, 0, &parts->parts);
+        if (const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                       static_cast<int>(shared));
+            e != cudaSuccess)
+          return e;
+        return parts_for(kernel, call, shape, shared, &parts->parts);
       }
-      kernel<<<static_cast<unsigned>(parts->parts), kStepThreads, 0, stream>>>(call, shape.row_threads);
+      kernel<<<static_cast<unsigned>(parts->parts), kStepThreads, shared, stream>>>(call, shape.row_threads);
       return cudaGetLastError();
     };
     const bool two = call.x != nullptr;
     if constexpr (v != 8) {
-      if (!sample)
-        return two ? launch(step_backward_kernel<S, Z, true, l, false, v>)
-                   : launch(step_backward_kernel<S, Z, false, l, false, v>);
+      if (!sample) {
+        if constexpr (w > 0) {
+          const bool complete = call.y != nullptr && !call.skip_y && call.norm_y && !call.norm_r &&
+                                call.row_scale == nullptr && call.g_z != nullptr && call.g_y_out != nullptr &&
+                                call.g_y != nullptr && (!two || (call.g_x_out != nullptr && call.g_x != nullptr)) &&
+                                (call.g_r != nullptr) == two;
+          if (complete && !two && !call.norm_in)
+            return launch(step_backward_kernel<S, Z, false, l, false, v, w, StepForm::whole>);
+          if (complete && two && call.norm_x && call.norm_in)
+            return launch(step_backward_kernel<S, Z, true, l, false, v, w, StepForm::whole>);
+          if (complete && two && !call.norm_x && !call.norm_in && call.c1 != nullptr)
+            return launch(step_backward_kernel<S, Z, true, l, false, v, w, StepForm::mixed>);
+        }
+        return two ? launch(step_backward_kernel<S, Z, true, l, false, v, 0, StepForm::any>)
+                   : launch(step_backward_kernel<S, Z, false, l, false, v, 0, StepForm::any>);
+      }
     }
-    return two ? launch(step_backward_kernel<S, Z, true, l, true, v>)
-               : launch(step_backward_kernel<S, Z, false, l, true, v>);
+    return two ? launch(step_backward_kernel<S, Z, true, l, true, v, 0, StepForm::any>)
+               : launch(step_backward_kernel<S, Z, false, l, true, v, 0, StepForm::any>);
   });
 }
 

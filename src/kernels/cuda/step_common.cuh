@@ -14,23 +14,30 @@ namespace siamese::kernels {
 
 constexpr int kStepThreads = 256;
 
-template <int V>
+/// The forms training runs through have kernels of their own, in which what exists is known to the compiler; asking for
+/// every option in every row costs a fifth of the time. whole: `pre` (one stream) and `siamese` with all its norms, an
+/// update pending; mixed: the attention of `siamese_hybrid` (c1, N_y).
+enum class StepForm { any, whole, mixed };
+
+/// W is 0 where it is known only at run time: constants turn most address arithmetic into fixed offsets.
+template <int W>
 struct StepPlace {
   int row_threads, rows_at_once, slot;  // slot: which of the block's rows
   int lane;                             // of the row
 
   __device__ explicit StepPlace(int threads_a_row)
-      : row_threads(threads_a_row),
-        rows_at_once(kStepThreads / threads_a_row),
-        slot(static_cast<int>(threadIdx.x) / threads_a_row),
-        lane(static_cast<int>(threadIdx.x) % threads_a_row) {}
-  __device__ int column(int k) const { return 8 * (lane + k * row_threads); }
+      : row_threads(W > 0 ? 32 * W : threads_a_row),
+        rows_at_once(kStepThreads / row_threads),
+        slot(static_cast<int>(threadIdx.x) / row_threads),
+        lane(static_cast<int>(threadIdx.x) % row_threads) {}
+  __device__ __forceinline__ int column(int k) const { return 8 * (lane + k * row_threads); }
 };
 
 /// Sums over all lanes of a row, for N values at once. Two shared buffers in turn: one barrier a call suffices.
+template <int W>
 class RowSums {
  public:
-  __device__ RowSums(int row_threads, float inverse) : warps_(row_threads / 32), inverse_(inverse) {}
+  __device__ RowSums(int row_threads, float inverse) : warps_(W > 0 ? W : row_threads / 32), inverse_(inverse) {}
 
   /// Replaces each value by its sum over the row times `inverse`: a mean.
   template <int N>
@@ -77,13 +84,15 @@ __device__ __forceinline__ StepRows step_rows(const StepCuda& p) {
   return {sample * per_sample + begin, sample * per_sample + end, sample};
 }
 
-/// Eight values of a vector [d] that may be absent. Read anew for every row: it stays in the first-level cache, where
-/// it costs less than the registers that would hold it.
+/// Eight values of a vector [d]. Read anew for every row: it stays in the first-level cache, where it costs less than the
+/// registers that would hold it. Beyond the row's end any gain will do, the values it meets there are 0; a bias is 0.
 template <class Z>
-__device__ __forceinline__ Float8 vector8(const void* p, int column, int d, float otherwise) {
-  Float8 f = fill8(otherwise);
-  if (p != nullptr && column < d) f = load8(static_cast<const Z*>(p) + column);
-  return f;
+__device__ __forceinline__ Float8 gain8(const void* p, int column, int d) {
+  return load8(static_cast<const Z*>(p) + (column < d ? column : 0));
+}
+template <class Z>
+__device__ __forceinline__ Float8 bias8(const void* p, int column, int d) {
+  return load8_if(column < d, static_cast<const Z*>(p) + column);
 }
 
 /// ρ(v - mean); under LayerNorm 0 where the row has ended.
@@ -116,33 +125,44 @@ __device__ __forceinline__ void add(Float8& sum, const Float8& a) {
 struct StepShape {
   int row_threads, vectors;
 };
-/// V is 2, 3, 4 or 8; above 2 only where the registers last: RMSNorm on bf16 streams, or rows too long otherwise.
+/// V is 2, 3, 4 or 8; above 2 only where the registers last (RMSNorm on bf16 streams: 4 for one stream, 3 for two where
+/// that spares a second warp) or where rows are too long otherwise.
 inline StepShape step_shape(const StepCuda& call) {
   const int64_t vectors = (call.d + 7) / 8;
-  const int64_t most = call.types == StepTypes::bf16_bf16 && !call.layer ? 4 : 2;
+  const bool light = call.types == StepTypes::bf16_bf16 && !call.layer;
+  const int64_t most = !light ? 2 : call.x == nullptr ? 4 : vectors <= 96 ? 3 : 2;
   int warps = 1;
   while (warps < kStepThreads / 32 && vectors > 32 * warps * most) warps *= 2;
   const int64_t each = (vectors + 32 * warps - 1) / (32 * warps);
-  return {32 * warps, static_cast<int>(each <= 2 ? 2 : each <= most ? each : 8)};
+  return {32 * warps, static_cast<int>(each <= 2 ? 2 : light && each <= 4 ? each : 8)};
 }
 inline bool step_sizes_fit(const StepCuda& call) {
   return call.d >= 8 && call.d % 8 == 0 && call.d <= 8 * 8 * kStepThreads && call.width <= call.d &&
          call.samples >= 1 && call.rows % call.samples == 0;
 }
 
-/// Calls f(layer, vectors) with integral constants, for the pairs that exist for stream type S.
+/// Calls f(layer, vectors, warps) with integral constants, for the triples that exist for stream type S: warps are fixed
+/// for bf16 streams and rows of up to four warps.
 template <class S, class F>
 cudaError_t with_step_shape(const StepCuda& call, const StepShape& shape, const F& f) {
   using std::integral_constant;
-  if (call.layer)
-    return shape.vectors == 2 ? f(std::true_type{}, integral_constant<int, 2>{})
-                              : f(std::true_type{}, integral_constant<int, 8>{});
-  if constexpr (std::is_same_v<S, bfloat>) {
-    if (shape.vectors == 3) return f(std::false_type{}, integral_constant<int, 3>{});
-    if (shape.vectors == 4) return f(std::false_type{}, integral_constant<int, 4>{});
-  }
-  return shape.vectors == 2 ? f(std::false_type{}, integral_constant<int, 2>{})
-                            : f(std::false_type{}, integral_constant<int, 8>{});
+  auto with_warps = [&](auto layer, auto vectors) {
+    if constexpr (std::is_same_v<S, bfloat> && decltype(vectors)::value < 8) {
+      if (shape.row_threads == 32) return f(layer, vectors, integral_constant<int, 1>{});
+      if (shape.row_threads == 64) return f(layer, vectors, integral_constant<int, 2>{});
+      if (shape.row_threads == 128) return f(layer, vectors, integral_constant<int, 4>{});
+    }
+    return f(layer, vectors, integral_constant<int, 0>{});
+  };
+  auto with_vectors = [&](auto layer) {
+    if constexpr (std::is_same_v<S, bfloat> && !decltype(layer)::value) {
+      if (shape.vectors == 3) return with_warps(layer, integral_constant<int, 3>{});
+      if (shape.vectors == 4) return with_warps(layer, integral_constant<int, 4>{});
+    }
+    return shape.vectors == 2 ? with_warps(layer, integral_constant<int, 2>{})
+                              : with_warps(layer, integral_constant<int, 8>{});
+  };
+  return call.layer ? with_vectors(std::true_type{}) : with_vectors(std::false_type{});
 }
 
 /// Parts to cut the rows in (a multiple of samples): as many as there are blocks running at once, none of them empty.

@@ -38,7 +38,8 @@ struct StepCuda {
   float eps = 0, a = 1;
   const void *x = nullptr, *y = nullptr, *r = nullptr;        // [rows, d]
   const float* stats_before = nullptr;                        // of x where its norm is pending: [6, rows], rows 0, 3
-  const void *gain_before = nullptr, *bias_before = nullptr;  // [d]
+  // Vectors [d]. A norm that is on has a gain, and under LayerNorm a bias; RMSNorm has none.
+  const void *gain_before = nullptr, *bias_before = nullptr;
   const void *gain_a = nullptr, *bias_a = nullptr;            // [d] of N_x, or of N_r
   const void *gain_y = nullptr, *bias_y = nullptr, *gain_in = nullptr, *bias_in = nullptr, *c1 = nullptr;
   const void *gate = nullptr, *scale = nullptr, *shift = nullptr;  // [samples, d]

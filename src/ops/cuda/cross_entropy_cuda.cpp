@@ -33,14 +33,13 @@ void rows_gpu(at::Tensor& logits, const at::Tensor& targets, const at::Tensor& c
   C10_CUDA_CHECK(kernels::cross_entropy_cuda(p, c10::cuda::getCurrentCUDAStream()));
 }
 
-at::Tensor& scale_gpu(at::Tensor& values, const at::Tensor& factor) {
+void scale_gpu(at::Tensor& values, const at::Tensor& factor) {
   TORCH_CHECK(values.is_contiguous() && factor.numel() == 1 && factor.device() == values.device(),
               "[scale_by_] needs contiguous values and a factor of one element on ", values.device());
   const c10::cuda::CUDAGuard guard(values.device());
   const at::Tensor f = factor.to(at::kFloat);
   C10_CUDA_CHECK(kernels::scale_cuda(values.mutable_data_ptr(), type_number(values), values.numel(),
                                      f.const_data_ptr<float>(), c10::cuda::getCurrentCUDAStream()));
-  return values;
 }
 
 }  // namespace

@@ -6,6 +6,9 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <map>
+#include <mutex>
+
 #include "kernels/cuda/stream_step.h"
 #include "ops/step_call.h"
 
@@ -54,6 +57,16 @@ kernels::StepTypes types_of(at::ScalarType s, at::ScalarType z) {
 const void* in(const Tensor& t) { return t.defined() ? t.const_data_ptr() : nullptr; }
 void* out(const Tensor& t) { return t.defined() ? t.mutable_data_ptr() : nullptr; }
 
+/// Ones or zeros [d] that stay: the kernels want a gain for every norm, and a bias under LayerNorm.
+Tensor constant(double value, int64_t d, const at::TensorOptions& options) {
+  static std::mutex mutex;
+  static std::map<std::tuple<double, int64_t, at::ScalarType, int>, Tensor> all;
+  const std::lock_guard lock(mutex);
+  Tensor& t = all[{value, d, c10::typeMetaToScalarType(options.dtype()), options.device().index()}];
+  if (!t.defined()) t = at::full({d}, value, options);
+  return t;
+}
+
 /// The call with fitted tensors (kept alive in `call`) as the kernels' arguments.
 StepCuda arguments(StepCall& call, const Layout& layout) {
   for (size_t i = 0; i < kStepTensors; ++i) {
@@ -70,6 +83,18 @@ StepCuda arguments(StepCall& call, const Layout& layout) {
   p.gain_a = in(call[call.has(kX) ? kGainX : kGainR]), p.bias_a = in(call[call.has(kX) ? kBiasX : kBiasR]);
   p.gain_y = in(call[kGainY]), p.bias_y = in(call[kBiasY]), p.gain_in = in(call[kGainIn]);
   p.bias_in = in(call[kBiasIn]), p.c1 = in(call[kC1]);
+  TORCH_CHECK(p.layer || (p.bias_a == nullptr && p.bias_y == nullptr && p.bias_in == nullptr),
+              "[stream_step] the GPU's RMSNorm has no bias");
+  const auto options = call.stream().options().dtype(call.dtype);
+  auto complete = [&](bool on, const void*& gain, const void*& bias) {
+    if (on && gain == nullptr) gain = in(constant(1.0, layout.d, options));
+    if (on && p.layer && bias == nullptr) bias = in(constant(0.0, layout.d, options));
+  };
+  complete(p.norm_x || p.norm_r, p.gain_a, p.bias_a);
+  complete(p.norm_y, p.gain_y, p.bias_y);
+  complete(p.norm_in, p.gain_in, p.bias_in);
+  p.gain_before = in(call[kGainBefore]), p.bias_before = in(call[kBiasBefore]);
+  complete(call.has(kXStats), p.gain_before, p.bias_before);
   p.gate = in(call[kGate]), p.scale = in(call[kScale]), p.shift = in(call[kShift]);
   p.row_scale = static_cast<const float*>(in(call[kRowScale]));
   return p;
@@ -82,17 +107,14 @@ StepResults forward_cuda(const StepCall& raw) {
   const c10::cuda::CUDAGuard guard(like.device());
   StepCuda p = arguments(call, layout);
   p.stats_before = static_cast<const float*>(in(call[kXStats]));
-  p.gain_before = in(call[kGainBefore]), p.bias_before = in(call[kBiasBefore]);
   StepResults result;
   const auto stream_type = like.scalar_type();
   result[kZ] = layout.make(like, call.dtype);
   result[kStats] = at::empty({6, layout.rows}, like.options().dtype(at::kFloat));
   if (call.new_x()) result[kXOut] = layout.make(like, stream_type);
   if (call.new_y()) result[kYOut] = layout.make(like, stream_type);
-  // x̃ is kept where X would otherwise take its place, and x alone does not tell it.
   const bool raw_is_out = call.on(kDefer) || !call.on(kNormX);
-  if (call.on(kNormX) && !raw_is_out && (call.has(kR) || call.has(kXStats)))
-    result[kXRaw] = layout.make(like, stream_type);
+  if (call.new_raw()) result[kXRaw] = layout.make(like, stream_type);
   p.x_raw = out(raw_is_out ? result[kXOut] : result[kXRaw]);
   p.x_out = raw_is_out ? nullptr : out(result[kXOut]);
   p.y_out = out(result[kYOut]);
@@ -100,6 +122,7 @@ StepResults forward_cuda(const StepCall& raw) {
   p.stats = static_cast<float*>(out(result[kStats]));
   C10_CUDA_CHECK(kernels::step_forward_cuda(p, c10::cuda::getCurrentCUDAStream()));
   for (const StepResult i : {kZ, kXOut, kYOut, kXRaw}) result[i] = layout.crop(result[i]);
+  if (!call.new_stats()) result[kStats] = Tensor();
   return result;
 }
 
@@ -109,6 +132,11 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
   const Tensor& like = raw.stream();
   const c10::cuda::CUDAGuard guard(like.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
+  TORCH_CHECK(g.stats.defined() && g.stats.numel() == 6 * layout.rows && g.stats.is_contiguous(),
+              "[stream_step_backward] stats must be what the forward pass returned, 6 rows of ", layout.rows);
+  for (const auto& [saved, wanted] : {std::pair{&g.saved_x, kX}, {&g.saved_y, kY}})
+    TORCH_CHECK(saved->defined() == call.has(wanted) && (!saved->defined() || saved->sizes() == like.sizes()),
+                "[stream_step_backward] saved_x and saved_y must be like x and y");
   call.t[kX] = g.saved_x, call.t[kY] = g.saved_y;
   StepCuda p = arguments(call, layout);
   const Tensor gz = layout.fit(g.z), gx = layout.fit(g.x_out), gy = layout.fit(g.y_out);
@@ -118,10 +146,7 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
   const auto stream_type = like.scalar_type();
   if (call.has(kX)) result[kX] = layout.make(like, stream_type);
   if (call.has(kY)) result[kY] = layout.make(like, stream_type);
-  // With y alone r's gradient is the stream's, unless something stands between them.
-  const bool plain_r = !call.has(kGate) && !call.has(kRowScale) && !call.on(kNormR);
-  const bool shared = call.has(kR) && !call.has(kX) && plain_r && stream_type == call.dtype;
-  if (call.has(kR) && !shared) result[kR] = layout.make(like, call.dtype);
+  if (call.has(kR) && !call.r_has_stream_gradient()) result[kR] = layout.make(like, call.dtype);
   if (g.want_z) result[kStepTensors] = layout.make(like, call.dtype);
   p.g_x = out(result[kX]), p.g_y = out(result[kY]), p.g_r = out(result[kR]), p.z_again = out(result[kStepTensors]);
 
@@ -156,7 +181,6 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
   sum(by_sample, kGate, first_sample + kStepGate, rows);
   C10_CUDA_CHECK(
       sum_columns_cuda(p.partial, parts, layout.d, static_cast<int>(layout.samples), by_sample, type, stream));
-  if (shared) result[kR] = result[kY];
   for (Tensor& t : result) t = layout.crop(t);
   return result;
 }

@@ -1,0 +1,43 @@
+"""The table of bench/compare from its JSON lines: those with "peer" are PyTorch's, the others the product's."""
+
+
+def best_peer(lines, workload, scheme):
+    """The faster of the peer's modes, or None."""
+    rows = [r for r in lines if "peer" in r and r["workload"] == workload and r["scheme"] == scheme and "ms" in r]
+    return min(rows, key=lambda r: r["ms"], default=None)
+
+
+def product_rows(lines, workload):
+    return [r for r in lines if "peer" not in r and r["workload"] == workload and "ms" in r]
+
+
+def cells(row, lines):
+    """One line of the table."""
+    workload, scheme = row["workload"], row["scheme"]
+    peer = best_peer(lines, workload, scheme)
+    # Overhead is against the product's own pre that is deterministic, or is not, like this row.
+    base = next((r for r in product_rows(lines, workload) if r["scheme"] == "pre" and r.get("deterministic") == row.get("deterministic")), None)
+    ratio = lambda a, b: f"{a / b:.3f}x" if a and b else ""
+    return [
+        scheme,
+        "yes" if row.get("deterministic") else "no",
+        f"{peer['ms']:.1f}" if peer else "",
+        peer["mode"] if peer else "",
+        f"{row['ms']:.1f}",
+        ratio(peer["ms"], row["ms"]) if peer else "",
+        f"{100 * (row['ms'] / base['ms'] - 1):+.1f} %" if base and base is not row else "",
+        f"{peer['peak_gb']:.1f}" if peer and peer.get("peak_gb") else "",
+        f"{row['peak_gb']:.1f}" if row.get("peak_gb") else "",
+        ratio(row.get("peak_gb"), peer.get("peak_gb")) if peer else "",
+    ]
+
+
+HEADER = ["scheme", "deterministic", "peer ms", "mode", "here ms", "peer / here", "over own pre", "peer GiB", "here GiB", "memory"]
+
+
+def render(lines, workload):
+    table = [HEADER] + [cells(row, lines) for row in product_rows(lines, workload)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
+    text = "\n".join("  ".join(cell.ljust(w) if i in (0, 3) else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))).rstrip() for row in table)
+    failed = [f"{r['scheme']} {r['mode']}: {r['error']}" for r in lines if "error" in r and r["workload"] == workload]
+    return text + "".join("\nthe peer failed: " + f for f in failed)

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""The operators as PyTorch sees them: torch.library.opcheck, gradients against autograd of the formula, a training run.
+
+  python3 python/test_ops.py [--library build]      on the CPU, and on the GPU where there is one
+"""
+import argparse
+import pathlib
+import sys
+import unittest
+
+import torch
+import torch.nn.functional as F
+
+import example
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+# Which norms a form has, by the flags; "x", "y", "r" say which tensors it has. The last column: a.
+FORMS = {
+    "norm": ("y", 4, 1.0),
+    "pre": ("yr", 4, 1.0),
+    "post": ("xr", 2, 1.0),
+    "post_scaled": ("xr", 2, 0.5),
+    "siamese": ("xyr", 2 | 4 | 8, 0.5),
+    "siamese_first": ("xy", 2 | 4 | 8, 1.0),
+    "siamese_no_input_norm": ("xyr", 2 | 4, 0.5),
+    "hybrid": ("xyr1", 4, 0.7),  # 1: c1, the attention read of siamese_hybrid
+    "sum": ("xyr", 8, 0.5),
+}
+GPU_FORMS = {"reordered": ("yr", 16, 1.0), "sandwich": ("yr", 4 | 16, 1.0), "resi_dual": ("xyr", 2 | 32, 1.0)}
+
+
+def make_step(name, dtype, device, layer=False, shape=(3, 5, 24)):
+    """Arguments of one call, every tensor of it a leaf."""
+    tensors, flags, a = (FORMS | GPU_FORMS)[name]
+    torch.manual_seed(0)
+    leaf = lambda size, mean=0.0, std=1.0: (mean + std * torch.randn(size)).to(device, dtype).requires_grad_()
+    gains = [s for s, bit in (("x", 2), ("y", 4), ("in", 8), ("r", 16)) if flags & bit]
+    args = {s: leaf(shape) if s in tensors else None for s in "xyr"}
+    args |= {"gain_" + s: leaf(shape[-1:], 1.0, 0.3) for s in gains}
+    args |= {"bias_" + s: leaf(shape[-1:], 0.0, 0.3) for s in gains if layer}
+    if "1" in tensors:
+        args["c1"] = leaf(shape[-1:], 1.0, 0.3)
+    return args | dict(a=a, eps=1e-5, flags=flags | int(layer), dtype=dtype)
+
+
+def formula(x, y, r, a, eps, flags, dtype, c1=None, **affine):
+    """z and the new streams (None: unchanged) by PyTorch's operations."""
+
+    def norm(t, name, bit):
+        if not flags & bit:
+            return t
+        h = t if t.dtype == torch.float64 else t.float()
+        if flags & 1:
+            h = h - h.mean(-1, keepdim=True)
+        h = (h * torch.rsqrt(h.square().mean(-1, keepdim=True) + eps)).to(dtype) * affine["gain_" + name]
+        return h + affine["bias_" + name] if "bias_" + name in affine else h
+
+    if r is not None:
+        w = norm(r, "r", 16)
+        x, y = x if x is None else x + a * w, y if y is None else y + w
+    u = None
+    if x is not None:
+        u = x = norm(x, "x", 2)
+        u = u if c1 is None else u * c1
+    if y is not None and not flags & 32:
+        u = norm(y, "y", 4) if u is None else u + norm(y, "y", 4)
+    return norm(u, "in", 8), x, y
+
+
+def fused(args):
+    z, x, y, _, _ = torch.ops.siamese.stream_step(**args)
+    # An empty result: the stream is unchanged, or (post) it is z.
+    new_x = x if x.numel() else z if args["y"] is None else args["x"]
+    return z, new_x if args["x"] is not None else None, (y if y.numel() else args["y"]) if args["y"] is not None else None
+
+
+def gradients(outputs, args):
+    """Of every leaf, for fixed gradients of the results."""
+    leaves = {k: v for k, v in args.items() if isinstance(v, torch.Tensor)}
+    g = torch.Generator().manual_seed(7)
+    pairs = [(o, torch.randn(o.shape, generator=g).to(o)) for o in outputs if o is not None]
+    outs, grads = zip(*[(o, w) for o, w in pairs if o.requires_grad])
+    return dict(zip(leaves, torch.autograd.grad(outs, list(leaves.values()), grads)))
+
+
+def check_form(test, name, dtype, device, layer, shape, tolerance):
+    args = make_step(name, dtype, device, layer, shape)
+    # The formula in fp64: the truth that every type is held to.
+    exact = {k: v.detach().cpu().double().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in args.items()}
+    exact["dtype"] = torch.float64
+    got, want = fused(args), formula(**exact)
+    pairs = {k: (a, b) for k, a, b in zip(("z", "x", "y"), got, want) if a is not None}
+    ga, gb = gradients(got, args), gradients(want, exact)
+    pairs |= {"gradient of " + k: (ga[k], gb[k]) for k in gb}
+    for what, (a, b) in pairs.items():
+        a, b = a.detach().cpu().double(), b.detach()
+        error = ((a - b).norm() / b.norm()).item()
+        test.assertLess(error, tolerance, f"{name} {dtype} {device} layer={layer}: {what}")
+
+
+class Gradients(unittest.TestCase):
+    def test_forms(self):
+        for name in FORMS:
+            for layer in (False, True):
+                for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+                    check_form(self, name, dtype, "cpu", layer, (3, 5, 24), tolerance)
+
+    @unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+    def test_forms_on_gpu(self):
+        for name in FORMS | GPU_FORMS:
+            for layer in (False, True):
+                for shape in ((3, 5, 24), (2, 67, 203), (1, 129, 1024)):  # 203: rows the kernels have to pad
+                    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+                        check_form(self, name, dtype, "cuda", layer, shape, tolerance)
+
+
+class Opcheck(unittest.TestCase):
+    """Schema, autograd registration, fake tensors and AOT dispatch with symbolic shapes."""
+
+    def check(self, op, args, kwargs=None):
+        torch.library.opcheck(op, args, kwargs or {})
+
+    def test_stream_step(self):
+        for device in DEVICES:
+            for name in FORMS | (GPU_FORMS if device == "cuda" else {}):
+                with self.subTest(form=name, device=device):
+                    self.check(torch.ops.siamese.stream_step.default, (), make_step(name, torch.float32, device))
+
+    def test_activation(self):
+        for device in DEVICES:
+            for kind in (0, 1, 2):  # swiglu, gelu, gelu_tanh
+                p = torch.randn(3, 4, 32, device=device, requires_grad=True)
+                self.check(torch.ops.siamese.activation.default, (p, kind))
+
+    def test_embedding(self):
+        for device in DEVICES:
+            weight = torch.randn(11, 8, device=device, requires_grad=True)
+            self.check(torch.ops.siamese.embedding.default, (weight, torch.randint(11, (3, 5), device=device)))
+
+    def test_lm_head_loss(self):
+        for device in DEVICES:
+            for rows in (0, 3):  # by size, and in chunks
+                hidden, weight = (torch.randn(n, 16, device=device, requires_grad=True) for n in (7, 24))
+                targets = torch.randint(24, (7,), device=device)
+                self.check(torch.ops.siamese.lm_head_loss.default, (hidden, weight, targets), dict(z_weight=1e-2, chunk_rows=rows))
+
+    def test_hyper_step(self):
+        d = 16
+        for device in DEVICES:
+            for kind, n in ((2, 2), (3, 4)):  # dynamic, mhc
+                leaf = lambda *size: (0.3 * torch.randn(size)).to(device).requires_grad_()
+                shapes = {2: [[n], [n, n], [n], [d], [d, n], [d], [], []],
+                          3: [[n * d, n], [n * d, n], [n * d, n * n], [n], [n], [n, n], [], [], []]}[kind]
+                maps, map_gain = [leaf(*s) for s in shapes], leaf(n * d if kind == 3 else d)
+                args = leaf(3, 5, n, d), torch.rand(3, 5, n, n, device=device), leaf(3, 5, n), leaf(3, 5, d), leaf(d), map_gain
+                self.check(torch.ops.siamese.hyper_step.default, (*args, maps, kind, 1e-5, 1e-5, True))
+
+    def test_rope_and_dropout(self):
+        t = torch.randn(2, 5, 3, 8, requires_grad=True)
+        self.check(torch.ops.siamese.rope.default, (t, torch.randn(5, 4), torch.randn(5, 4)))
+        for device in DEVICES:
+            self.check(torch.ops.siamese.dropout.default, (t.detach().to(device).requires_grad_(), 0.25, 1, 2, 3))
+
+    def test_compile(self):
+        """torch.compile keeps the operator whole and takes its gradient."""
+        for device in DEVICES:
+            args = make_step("siamese", torch.float32, device)
+            step = torch.compile(fused, backend="aot_eager", fullgraph=True)
+            for key, g in gradients(step(args), args).items():
+                torch.testing.assert_close(g, gradients(fused(args), args)[key])
+
+
+class Training(unittest.TestCase):
+    def test_head_loss(self):
+        hidden, weight = (torch.randn(n, 16, dtype=torch.float64, requires_grad=True) for n in (9, 24))
+        targets = torch.randint(24, (9,))
+        total, ce = torch.ops.siamese.lm_head_loss(hidden, weight, targets)
+        want = F.cross_entropy(hidden @ weight.t(), targets)
+        torch.testing.assert_close(ce, want.detach())
+        for a, b in zip(torch.autograd.grad(total, (hidden, weight)), torch.autograd.grad(want, (hidden, weight))):
+            torch.testing.assert_close(a, b)
+
+    def test_losses_are_those_of_plain_pytorch(self):
+        a, b = (torch.tensor(example.train(fused, dtype=torch.float64)) for fused in (True, False))
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=0)
+        self.assertLess(a[-1], 0.5 * a[0])
+
+    @unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+    def test_losses_on_gpu(self):
+        # Rounding differs and grows with every step: the first losses are equal, all of them near.
+        a, b = (torch.tensor(example.train(fused, device="cuda")) for fused in (True, False))
+        torch.testing.assert_close(a[:10], b[:10], rtol=1e-4, atol=0)
+        torch.testing.assert_close(a, b, rtol=0.05, atol=0)
+
+
+if __name__ == "__main__":
+    ap = argparse.ArgumentParser(add_help=False)
+    ap.add_argument("--library", default=pathlib.Path(__file__).parent.parent / "build")
+    options, rest = ap.parse_known_args()
+    example.load(options.library)
+    unittest.main(argv=sys.argv[:1] + rest)

@@ -1,0 +1,195 @@
+// The residual steps of `siamese bench --ops`, called below autograd so that nothing but their kernels is timed.
+#include "cli/bench_ops.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
+
+#include "ops/gpu_tools.h"
+#include "ops/hyper_step_call.h"
+#include "ops/step_call.h"
+#include "train/device.h"
+#include "util/error.h"
+
+namespace siamese::cli {
+namespace {
+
+using at::Tensor;
+
+/// A scheme's step in the middle of a stack: which streams and norms it has.
+struct StepForm {
+  const char* name;
+  bool x, y;
+  int64_t flags;
+  bool pending;  // x comes with the norm of the step before pending
+  bool c1;
+  bool layer_too;  // with LayerNorm as well
+};
+const StepForm kForms[] = {
+    {"pre", false, true, kNormY, false, false, true},
+    {"post", true, false, kNormX, false, false, false},
+    {"siamese", true, true, kNormX | kNormY | kNormIn | kDefer, true, false, true},
+    {"siamese_hybrid attention", true, true, kNormY, true, true, false},
+    {"sandwich", false, true, kNormY | kNormR, false, false, false},
+};
+
+/// Width and tokens of a step of lm-400m, lm-1.2b, deit-s and dit-b2.
+struct Size {
+  int64_t d, tokens;
+};
+const Size kSizes[] = {{1024, 32768}, {2048, 16384}, {384, 50432}, {768, 65536}};
+
+/// The tensors of the calls on one size: streams, update and the gradients of the results, all the same to every form.
+struct StepSets {
+  std::vector<Tensor> x, y, r, g_z, g_x, g_y;
+  Tensor gain;
+
+  StepSets(const OpTimer& t, const Size& s) {
+    for (auto* sets : {&x, &y, &r, &g_z, &g_x, &g_y}) *sets = noise_sets(t, {s.tokens, s.d});
+    gain = at::ones({s.d}, x[0].options());
+  }
+  StepCall call(const StepForm& form, bool layer, size_t set) const {
+    StepCall c;
+    if (form.x) c.t[kX] = x[set];
+    if (form.y) c.t[kY] = y[set];
+    c.t[kR] = r[set];
+    const std::pair<int64_t, StepTensor> gains[] = {
+        {kNormX, kGainX}, {kNormY, kGainY}, {kNormIn, kGainIn}, {kNormR, kGainR}};
+    for (const auto& [flag, place] : gains) {
+      if ((form.flags & flag) == 0) continue;
+      c.t[place] = gain;
+      if (layer) c.t[static_cast<size_t>(place) + 1] = gain;  // a bias follows its gain
+    }
+    if (form.c1) c.t[kC1] = gain;
+    // One stream takes r as it is; of two, x takes it scaled.
+    c.a = form.x && form.y ? 0.5 : 1.0, c.eps = 1e-5;
+    c.flags = form.flags | kKeep | (layer ? static_cast<int64_t>(kLayer) : 0);
+    c.dtype = at::kBFloat16;
+    return c;
+  }
+};
+
+void bench_form(OpTimer& timer, const StepSets& sets, const StepForm& form, bool layer, const std::string& size) {
+  const std::string op = fmt::format("stream_step {} {}", form.name, layer ? "LayerNorm" : "RMSNorm");
+  if (!timer.wants(op)) return;
+  std::vector<StepCall> calls;
+  for (size_t set = 0; set < kOpSets; ++set) calls.push_back(sets.call(form, layer, set));
+  if (form.pending) {
+    const Tensor stats = at::ones({6, sets.x[0].size(0)}, sets.x[0].options().dtype(at::kFloat));
+    for (StepCall& c : calls) {
+      c.t[kXStats] = stats, c.t[kGainBefore] = sets.gain;
+      if (layer) c.t[kBiasBefore] = sets.gain;
+    }
+  }
+  const StepResults out = call_step(calls[0]);
+  timer.row(op, size, "forward",
+            bytes_of_rows({calls[0][kX], calls[0][kY], calls[0][kR], out[kZ], out[kXOut], out[kYOut], out[kXRaw]}),
+            [&](int set) { call_step(calls[static_cast<size_t>(set)]); });
+
+  std::vector<StepGradients> grads;
+  for (size_t set = 0; set < kOpSets; ++set) {
+    StepGradients g;
+    g.z = sets.g_z[set];
+    if (form.x && !calls[0].z_is_x()) g.x_out = sets.g_x[set];
+    if (form.y) g.y_out = sets.g_y[set];
+    g.saved_x = calls[set][kX], g.saved_y = calls[set][kY], g.stats = out[kStats];
+    calls[set].t[kXStats] = Tensor();
+    grads.push_back(g);
+  }
+  for (const bool want_z : {false, true}) {
+    for (StepGradients& g : grads) g.want_z = want_z;
+    const StepBackward back = call_step_backward(calls[0], grads[0]);
+    std::vector<Tensor> moved(back.begin(), back.end());
+    moved.insert(moved.end(), {grads[0].z, grads[0].x_out, grads[0].y_out, grads[0].saved_x, grads[0].saved_y});
+    if (calls[0].on(kNormR)) moved.push_back(calls[0][kR]);
+    timer.row(op, size, want_z ? "backward+z" : "backward", bytes_of_rows(moved),
+              [&](int set) { call_step_backward(calls[static_cast<size_t>(set)], grads[static_cast<size_t>(set)]); });
+  }
+}
+
+HyperOutputs hyper_forward(SIAMESE_HYPER_ARGS) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("siamese::hyper_step", "").typed<decltype(hyper_forward)>();
+  return op.call(SIAMESE_HYPER_NAMES);
+}
+std::vector<Tensor> hyper_backward(SIAMESE_HYPER_BACKWARD_ARGS) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("siamese::hyper_step_backward", "")
+                             .typed<decltype(hyper_backward)>();
+  return op.call(SIAMESE_HYPER_BACKWARD_NAMES);
+}
+
+/// Parameters of the maps at sizes of their noise, not zero as they begin: nothing is to be skipped.
+std::vector<Tensor> hyper_maps(HyperKind kind, int64_t n, int64_t d, const at::TensorOptions& options) {
+  auto make = [&](at::IntArrayRef shape) { return 0.01 * at::randn(shape, options); };
+  if (kind == HyperKind::dynamic)
+    return {make({n}), make({n, n}), make({n}), make({d}), make({d, n}), make({d}), make({}), make({})};
+  return {make({n * d, n}), make({n * d, n}), make({n * d, n * n}), make({n}), make({n}), make({n, n}), make({}),
+          make({}),         make({})};
+}
+
+void bench_hyper(OpTimer& timer, const char* name, HyperKind kind, int64_t n, const Size& s) {
+  const std::string op = fmt::format("hyper_step {} n={}", name, n), size = fmt::format("{} x {}", s.d, s.tokens);
+  if (!timer.wants(op)) return;
+  const auto h = noise_sets(timer, {s.tokens, n, s.d}), r = noise_sets(timer, {s.tokens, s.d}),
+             g_h = noise_sets(timer, {s.tokens, n, s.d}), g_z = noise_sets(timer, {s.tokens, s.d});
+  const auto options = h[0].options();
+  const Tensor gain = at::ones({s.d}, options), map_gain = at::ones({kind == HyperKind::mhc ? n * s.d : s.d}, options),
+               residual = at::rand({s.tokens, n, n}, options.dtype(at::kFloat)),
+               write = at::rand({s.tokens, n}, residual.options());
+  const std::vector<Tensor> maps = hyper_maps(kind, n, s.d, options);
+  const auto number = static_cast<int64_t>(kind);
+  auto forward = [&](int set) {
+    const auto i = static_cast<size_t>(set);
+    return hyper_forward(h[i], residual, write, r[i], gain, map_gain, maps, number, 1e-5, 1e-5, true);
+  };
+  const auto [z, h_out, residual_out, write_out, saved] = forward(0);
+  timer.row(op, size, "forward", bytes_of_rows({h[0], r[0], z, h_out}), [&](int set) { forward(set); });
+  auto backward = [&, state = saved](int set) {
+    const auto i = static_cast<size_t>(set);
+    return hyper_backward(g_z[i], g_h[i], write, h[i], state, write, r[i], gain, map_gain, maps, number, true);
+  };
+  std::vector<Tensor> moved = backward(0);
+  moved.resize(kHyperGradMaps);
+  moved.insert(moved.end(), {h[0], r[0], g_h[0], g_z[0]});
+  timer.row(op, size, "backward", bytes_of_rows(moved), [&](int set) { backward(set); });
+}
+
+}  // namespace
+
+std::vector<Tensor> noise_sets(const OpTimer& timer, at::IntArrayRef shape) {
+  std::vector<Tensor> sets;
+  for (int i = 0; i < kOpSets; ++i)
+    sets.push_back(at::randn(shape, at::TensorOptions().device(timer.device).dtype(at::kBFloat16)));
+  return sets;
+}
+
+void bench_stream_steps(OpTimer& timer) {
+  for (const Size& s : kSizes) {
+    const StepSets sets(timer, s);
+    for (const StepForm& form : kForms)
+      for (const bool layer : {false, true})
+        if (!layer || form.layer_too) bench_form(timer, sets, form, layer, fmt::format("{} x {}", s.d, s.tokens));
+  }
+}
+
+void bench_hyper_steps(OpTimer& timer) {
+  bench_hyper(timer, "hc_dynamic", HyperKind::dynamic, 2, kSizes[0]);
+  bench_hyper(timer, "mhc", HyperKind::mhc, 4, kSizes[0]);
+}
+
+void bench_ops(const std::string& device, bool json, const std::vector<std::string>& only) {
+  const at::Device on = select_device(device);
+  if (!on.is_cuda() || gpu_tools() == nullptr)
+    fail("--ops times the GPU's operators, but there is no GPU here; build/ops_bench (make bench) times the CPU's");
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  OpTimer timer(on, json, only);
+  bench_stream_steps(timer);
+  bench_hyper_steps(timer);
+  bench_layers(timer);
+  bench_ends(timer);
+  if (!json) fmt::print("{}, cold caches\n{}", gpu_tools()->device_name(), timer.table());
+}
+
+}  // namespace siamese::cli

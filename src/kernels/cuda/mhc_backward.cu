@@ -1,0 +1,214 @@
+// mhc's gradients of the streams and of r, with the maps' gradients known (records, e). Every warp owns 32 columns of
+// the four streams for all tokens of its part, so that its piece of the weights stays in shared memory and its piece of
+// D = Σ_tokens H' eᵀ in registers (96 of them). Per 8 tokens:
+//   e wᵀ   tokens x 24 times 24 x 32 columns, a product for each stream
+//   gH' = A'ᵀ G + a ⊗ gh + e wᵀ - k H';  gr = Σ B_i gH'_i;  gB_i: the sum over the warp's columns, added up later
+//   D      H' transposed (columns x 8 tokens) times e
+// The tokens are walked backwards: the last ones of mhc_dots_cuda, which reads the same rows, are still in the cache.
+#include "kernels/cuda/async.cuh"
+#include "kernels/cuda/hyper_launch.cuh"
+#include "kernels/cuda/mhc.h"
+#include "kernels/cuda/mhc_tile.cuh"
+
+namespace siamese::kernels {
+namespace {
+
+constexpr int kWarps = 4, kThreads = 32 * kWarps;
+constexpr int kRecord = 28, kColumns = 24;
+
+struct WarpShared {
+  uint4 weights[12][32];
+  uint4 rows[10][32];  // H', G, gz, r: a lane's own
+  float records[kTileTokens][kRecord];
+  uint32_t e[kTileTokens][kColumns / 2];
+};
+
+/// The tile's rows, records and e on their way; zeros beyond the last token and for what is absent.
+__device__ __forceinline__ void ask(const MhcBackwardCuda& p, WarpShared& s, int token0, const Tile& at) {
+  const int tokens = static_cast<int>(p.sizes.tokens), token = token0 + at.token, d = p.sizes.d;
+  const bool real = token0 >= 0 && token < tokens;
+  const int64_t row = real ? static_cast<int64_t>(token) * d + at.column : 0;
+  const int64_t streams = real ? static_cast<int64_t>(token) * 4 * d + at.column : 0;
+  const auto copy = [&](int slot, const void* from, int64_t first) {
+    const bool exists = real && from != nullptr;
+    copy_async16(&s.rows[slot][at.lane], static_cast<const bfloat*>(exists ? from : p.h) + (exists ? first : 0),
+                 exists);
+  };
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    copy(i, p.h, streams + i * d);
+    copy(4 + i, p.g_mixed, streams + i * d);
+  }
+  copy(8, p.g_z, row);
+  copy(9, p.r, row);
+  // 7 pieces of 16 bytes a record, 3 of e: both lie side by side for the tokens of a tile.
+  for (int piece = at.lane; piece < 10 * kTileTokens; piece += 32) {
+    const bool record = piece < 7 * kTileTokens;
+    const int i = record ? piece : piece - 7 * kTileTokens, of = token0 + i / (record ? 7 : 3);
+    const bool exists = token0 >= 0 && of < tokens;
+    const int64_t first = exists ? static_cast<int64_t>(token0) * (record ? 7 : 3) + i : 0;
+    const void* const from = record ? static_cast<const void*>(p.records) : p.e;
+    void* const to = record ? static_cast<void*>(&s.records[0][0]) : &s.e[0][0];
+    copy_async16(static_cast<uint4*>(to) + i, static_cast<const uint4*>(from) + first, exists);
+  }
+}
+
+/// One token's record.
+struct Record {
+  float a_residual[16], a[4], b[4], rho, q, k;  // A' [to][from], a, B
+  __device__ explicit Record(const float* from) {
+    float v[kRecord];
+#pragma unroll
+    for (int i = 0; i < kRecord; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(from + i);
+      v[i] = four.x, v[i + 1] = four.y, v[i + 2] = four.z, v[i + 3] = four.w;
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) a_residual[i] = v[i];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = v[16 + i], b[i] = v[20 + i];
+    rho = v[24], q = v[25], k = v[26];
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) write_backward_kernel(const MhcBackwardCuda p, int tiles) {
+  extern __shared__ uint4 dynamic_memory[];
+  const int d = p.sizes.d, groups = d / kTileColumns, parts = static_cast<int>(gridDim.y);
+  const Tile at(static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32), d);
+  if (!at.exists) return;
+  WarpShared& s = reinterpret_cast<WarpShared*>(dynamic_memory)[at.warp];
+  const int g = at.token, q = at.quarter;
+  for (int i = 0; i < 12; ++i)
+    s.weights[i][at.lane] = static_cast<const uint4*>(p.packed)[(at.group * 12 + i) * 32 + at.lane];
+  const bool has_gain = p.gain != nullptr;
+  Words gain{};
+  if (has_gain) gain = words(*reinterpret_cast<const uint4*>(static_cast<const bfloat*>(p.gain) + at.column));
+  float sums[4][2][3][4] = {};  // D: stream, words 2m and 2m+1, products 8t … 8t+7
+
+  int tile = tiles - 1 - static_cast<int>(blockIdx.y);
+  ask(p, s, tile * kTileTokens, at);
+  for (; tile >= 0; tile -= parts) {
+    const int token = tile * kTileTokens + g;
+    const bool real = token < static_cast<int>(p.sizes.tokens);
+    copy_async_wait();
+    __syncwarp();
+    Words h[4], mixed[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) h[i] = words(s.rows[i][at.lane]), mixed[i] = words(s.rows[4 + i][at.lane]);
+    const Words g_z = words(s.rows[8][at.lane]), r = words(s.rows[9][at.lane]);
+    const uint32_t e[3] = {s.e[g][q], s.e[g][q + 4], s.e[g][q + 8]};  // products 2q, 2q+1, + 8, + 16
+    const Record record(s.records[g]);
+    __syncwarp();
+    ask(p, s, tile >= parts ? (tile - parts) * kTileTokens : -1, at);
+
+    uint32_t e_columns[3];
+#pragma unroll
+    for (int t = 0; t < 3; ++t) e_columns[t] = transpose8x8(e[t]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        const uint32_t a0 = transpose8x8(h[i].w[2 * m]), a1 = transpose8x8(h[i].w[2 * m + 1]);
+#pragma unroll
+        for (int t = 0; t < 3; ++t) mma8(sums[i][m][t], a0, a1, e_columns[t]);
+      }
+    }
+
+    float g_b[4] = {};
+    Words g_r;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const uint4 v[3] = {s.weights[3 * w][at.lane], s.weights[3 * w + 1][at.lane], s.weights[3 * w + 2][at.lane]};
+      const uint32_t b[12] = {v[0].x, v[0].y, v[0].z, v[0].w, v[1].x, v[1].y,
+                              v[1].z, v[1].w, v[2].x, v[2].y, v[2].z, v[2].w};
+      const uint32_t before[4] = {mixed[0].w[w], mixed[1].w[w], mixed[2].w[w], mixed[3].w[w]};
+      float read[2] = {}, to_r[2] = {};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        read[0] += record.a[i] * low(h[i].w[w]);
+        read[1] += record.a[i] * high(h[i].w[w]);
+      }
+      read[0] = record.rho * low(g_z.w[w]) * (has_gain ? low(gain.w[w]) : 1.f) - record.q * read[0];  // gh
+      read[1] = record.rho * high(g_z.w[w]) * (has_gain ? high(gain.w[w]) : 1.f) - record.q * read[1];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float c[4] = {};  // c[0], c[1]: this token's two columns; the other rows are empty
+        mma16(c, e[0], 0, e[1], 0, b[3 * i], b[3 * i + 1]);
+        mma8(c, e[2], 0, b[3 * i + 2]);
+        float x = c[0] + record.a[i] * read[0] - record.k * low(h[i].w[w]);
+        float y = c[1] + record.a[i] * read[1] - record.k * high(h[i].w[w]);
+#pragma unroll
+        for (int to = 0; to < 4; ++to) {
+          x += record.a_residual[4 * to + i] * low(before[to]);
+          y += record.a_residual[4 * to + i] * high(before[to]);
+        }
+        to_r[0] += record.b[i] * x;
+        to_r[1] += record.b[i] * y;
+        g_b[i] += x * low(r.w[w]) + y * high(r.w[w]);
+        mixed[i].w[w] = pack(x, y);
+      }
+      g_r.w[w] = pack(to_r[0], to_r[1]);
+    }
+    if (real) {
+      bfloat* const out = static_cast<bfloat*>(p.g_h) + static_cast<int64_t>(token) * 4 * d + at.column;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) *reinterpret_cast<uint4*>(out + i * d) = vector(mixed[i]);
+    }
+    if (p.r == nullptr) continue;
+    if (real)
+      *reinterpret_cast<uint4*>(static_cast<bfloat*>(p.g_r) + static_cast<int64_t>(token) * d + at.column) =
+          vector(g_r);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      g_b[i] += __shfl_xor_sync(0xffffffffU, g_b[i], 1);
+      g_b[i] += __shfl_xor_sync(0xffffffffU, g_b[i], 2);
+    }
+    if (real && q == 0)
+      *reinterpret_cast<float4*>(p.g_b_sums + (static_cast<int64_t>(token) * groups + at.group) * 4) =
+          make_float4(g_b[0], g_b[1], g_b[2], g_b[3]);
+  }
+
+  float* const part = p.weight_sums + static_cast<int64_t>(blockIdx.y) * 4 * d * kColumns;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+      for (int t = 0; t < 3; ++t) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {  // rows g and g + 8 of the operand: words 2m and 2m + 1
+          const int row = i * d + at.group * kTileColumns + tile_column(g, 2 * m + half);
+          *reinterpret_cast<float2*>(part + static_cast<int64_t>(row) * kColumns + 8 * t + 2 * q) =
+              make_float2(sums[i][m][t][2 * half], sums[i][m][t][2 * half + 1]);
+        }
+      }
+    }
+  }
+}
+
+int tiles_of(const MhcSizes& z) { return static_cast<int>((z.tokens + kTileTokens - 1) / kTileTokens); }
+int slices_of(const MhcSizes& z) { return (z.d / kTileColumns + kWarps - 1) / kWarps; }
+
+}  // namespace
+
+cudaError_t mhc_weight_parts(const MhcSizes& sizes, int* parts) {
+  if (!sizes.tiles()) return cudaErrorInvalidValue;
+  int blocks = 0;
+  if (const cudaError_t e =
+          resident_blocks(write_backward_kernel, kThreads, kWarps * sizeof(WarpShared), INT32_MAX, &blocks);
+      e != cudaSuccess)
+    return e;
+  const int wanted = blocks / slices_of(sizes), tiles = tiles_of(sizes);
+  *parts = wanted < 1 ? 1 : wanted < tiles ? wanted : tiles;
+  return cudaSuccess;
+}
+
+cudaError_t mhc_write_backward_cuda(const MhcBackwardCuda& call, const MhcParts& parts, cudaStream_t stream) {
+  if (!call.sizes.tiles() || call.sizes.tokens > INT32_MAX / 16) return cudaErrorInvalidValue;
+  if (call.sizes.tokens == 0) return cudaSuccess;
+  const dim3 grid(static_cast<unsigned>(slices_of(call.sizes)), static_cast<unsigned>(parts.weight));
+  write_backward_kernel<<<grid, kThreads, kWarps * sizeof(WarpShared), stream>>>(call, tiles_of(call.sizes));
+  return cudaGetLastError();
+}
+
+}  // namespace siamese::kernels

@@ -1,0 +1,179 @@
+// Products on the GPU by cuBLASLt. The first time a shape is met its candidates are timed (a few milliseconds each
+// shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is always the
+// library's first choice.
+//
+// cuBLASLt counts columns first: a row-major C = op(A)·op(B) is its Cᵀ = op(B)ᵀ·op(A)ᵀ, on the same memory.
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include <unordered_map>
+
+#include "ops/cuda/cublas_lt.h"
+#include "ops/cuda/product_cache.h"
+
+namespace siamese {
+namespace {
+
+using at::Tensor;
+
+constexpr size_t kWorkspace = size_t{64} << 20;
+constexpr int kCandidates = 24, kRepeats = 3;
+
+void check(cublasStatus_t status, const char* what) {
+  TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "[gemm] cuBLASLt: ", what, " failed with status ", status);
+}
+
+/// One shape: descriptors and the chosen algorithm.
+struct Plan {
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  cublasLtMatmulAlgo_t algo{};
+  bool tuned = false;
+
+  void run(const CublasLt& lt, const void* pa, const void* pb, void* pc, const Tensor& workspace,
+           const cublasLtMatmulAlgo_t& with, cudaStream_t stream) const {
+    const float one = 1.f, zero = 0.f;
+    check(lt.matmul(lt.handle, desc, &one, pa, a, pb, b, &zero, pc, c, pc, c, &with, workspace.mutable_data_ptr(),
+                    kWorkspace, stream),
+          "the product");
+  }
+};
+
+std::string key_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+  return c10::str("bf16 ", m, "x", n, "x", k, ta ? " T" : " N", tb ? "T" : "N");
+}
+
+class Products {
+ public:
+  explicit Products(const CublasLt& lt) : lt_(lt), cache_(device_name(), lt.version()) {}
+
+  Tensor operator()(const Tensor& a, const Tensor& b, bool ta, bool tb) {
+    const int64_t m = ta ? a.size(1) : a.size(0), k = ta ? a.size(0) : a.size(1), n = tb ? b.size(0) : b.size(1);
+    const c10::cuda::CUDAGuard guard(a.device());
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    Tensor out = at::empty({m, n}, a.options());
+    if (!workspace_.defined())
+      workspace_ = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
+    Plan& plan = plan_of(m, n, k, ta, tb);
+    // The library's first matrix is our second.
+    const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
+    if (!plan.tuned && !at::globalContext().deterministicAlgorithms() &&
+        c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None)
+      tune(plan, key_of(m, n, k, ta, tb), first, second, out.mutable_data_ptr(), stream);
+    plan.run(lt_, first, second, out.mutable_data_ptr(), workspace_, plan.algo, stream);
+    return out;
+  }
+
+ private:
+  static std::string device_name() {
+    cudaDeviceProp properties{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
+    return properties.name;
+  }
+
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Plan& plan, int most) const {
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(lt_.preference_create(&preference), "a preference");
+    size_t bytes = kWorkspace;
+    lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+    int found = 0;
+    const auto status = lt_.heuristic(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, preference, most,
+                                      results.data(), &found);
+    lt_.preference_destroy(preference);
+    check(status, "the choice of an algorithm");
+    TORCH_CHECK(found > 0, "[gemm] cuBLASLt has no algorithm for this product");
+    results.resize(static_cast<size_t>(found));
+    return results;
+  }
+
+  Plan& plan_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+    const std::string key = key_of(m, n, k, ta, tb);
+    Plan& plan = plans_[key];
+    if (plan.desc != nullptr) return plan;
+    check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
+    const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
+    check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "a description");
+    // As stored, columns first: b is [k, n] (or [n, k]), so the library sees n × k (or k × n).
+    auto layout = [&](cublasLtMatrixLayout_t* to, int64_t rows, int64_t columns) {
+      check(lt_.layout_create(to, CUDA_R_16BF, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
+            "a layout");
+    };
+    tb ? layout(&plan.a, k, n) : layout(&plan.a, n, k);
+    ta ? layout(&plan.b, m, k) : layout(&plan.b, k, m);
+    layout(&plan.c, n, m);
+    plan.algo = candidates(plan, 1).front().algo;
+    cublasLtMatmulAlgo_t known;
+    cublasLtMatmulHeuristicResult_t unused;
+    if (!at::globalContext().deterministicAlgorithms() && cache_.find(key, &known) &&
+        lt_.check(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &unused) == CUBLAS_STATUS_SUCCESS) {
+      plan.algo = known;
+      plan.tuned = true;
+    }
+    return plan;
+  }
+
+  /// Runs every candidate a few times, the fastest wins.
+  void tune(Plan& plan, const std::string& key, const void* first, const void* second, void* out,
+            cudaStream_t stream) {
+    plan.tuned = true;
+    cudaEvent_t begin, end;
+    C10_CUDA_CHECK(cudaEventCreate(&begin));
+    C10_CUDA_CHECK(cudaEventCreate(&end));
+    float best = 0;
+    for (const auto& candidate : candidates(plan, kCandidates)) {
+      if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
+      try {
+        plan.run(lt_, first, second, out, workspace_, candidate.algo, stream);
+        C10_CUDA_CHECK(cudaEventRecord(begin, stream));
+        for (int i = 0; i < kRepeats; ++i) plan.run(lt_, first, second, out, workspace_, candidate.algo, stream);
+        C10_CUDA_CHECK(cudaEventRecord(end, stream));
+        C10_CUDA_CHECK(cudaEventSynchronize(end));
+      } catch (const c10::Error&) {
+        continue;  // a candidate that cannot run after all
+      }
+      float ms = 0;
+      C10_CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
+      if (best == 0 || ms < best) best = ms, plan.algo = candidate.algo;
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    cache_.add(key, plan.algo);
+  }
+
+  const CublasLt& lt_;
+  ProductCache cache_;
+  Tensor workspace_;
+  std::unordered_map<std::string, Plan> plans_;
+};
+
+bool suits(const Tensor& t) {
+  return t.scalar_type() == at::kBFloat16 && t.is_contiguous() && t.numel() > 0 && t.size(0) % 8 == 0 &&
+         t.size(1) % 8 == 0 && reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
+}
+
+Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
+  TORCH_CHECK(a.dim() == 2 && b.dim() == 2, "[gemm] needs two matrices but got ", a.sizes(), " and ", b.sizes());
+  TORCH_CHECK(a.size(transpose_a ? 0 : 1) == b.size(transpose_b ? 1 : 0), "[gemm] ", a.sizes(), " and ", b.sizes(),
+              " do not fit");
+  const CublasLt* lt = CublasLt::get();
+  if (lt == nullptr || !suits(a) || !suits(b))
+    return at::mm(transpose_a ? a.t() : a, transpose_b ? b.t() : b);
+  static Products products(*lt);
+  static std::mutex mutex;  // autograd's threads
+  const std::lock_guard lock(mutex);
+  return products(a, b, transpose_a, transpose_b);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(siamese, CUDA, m) { m.impl("gemm", gemm_gpu); }
+
+}  // namespace siamese

@@ -1,0 +1,96 @@
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include "ops/gpu_tools.h"
+
+namespace siamese {
+namespace {
+
+class CudaStepGraph final : public StepGraph {
+ public:
+  CudaStepGraph() : stream_(c10::cuda::getStreamFromPool()) {
+    C10_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
+  CudaStepGraph(const CudaStepGraph&) = delete;
+  CudaStepGraph& operator=(const CudaStepGraph&) = delete;
+  ~CudaStepGraph() override { cudaEventDestroy(event_); }
+
+  void run(const std::function<void()>& work) override {
+    const c10::cuda::CUDAStream caller = c10::cuda::getCurrentCUDAStream();
+    order(caller, stream_);
+    {
+      const c10::cuda::CUDAStreamGuard guard(stream_);
+      if (runs_++ < kWarmUps) {
+        work();
+      } else {
+        if (!captured_) {
+          capture(work);
+        }
+        graph_.replay();
+      }
+    }
+    order(stream_, caller);
+  }
+  bool captured() const override { return captured_; }
+
+ private:
+  void capture(const std::function<void()>& work) {
+    // The graph takes its memory from a pool of its own, and no cached block can be freed while it is captured.
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    graph_.capture_begin();
+    try {
+      work();
+    } catch (...) {
+      try {
+        graph_.capture_end();  // or the stream stays useless
+      } catch (const std::exception&) {
+      }
+      throw;
+    }
+    graph_.capture_end();
+    captured_ = true;
+  }
+  /// The second waits for all that the first was given so far.
+  void order(const c10::cuda::CUDAStream& first, const c10::cuda::CUDAStream& second) const {
+    C10_CUDA_CHECK(cudaEventRecord(event_, first));
+    C10_CUDA_CHECK(cudaStreamWaitEvent(second, event_, 0));
+  }
+
+  static constexpr int kWarmUps = 2;  // libraries choose their algorithms and workspaces in the first runs
+  c10::cuda::CUDAStream stream_;
+  cudaEvent_t event_ = nullptr;
+  at::cuda::CUDAGraph graph_;
+  int runs_ = 0;
+  bool captured_ = false;
+};
+
+class CudaTools final : public GpuTools {
+ public:
+  std::unique_ptr<StepGraph> make_graph() override { return std::make_unique<CudaStepGraph>(); }
+  std::string device_name() override {
+    cudaDeviceProp properties{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
+    return properties.name;
+  }
+  int64_t peak_bytes() override {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+    return stats.allocated_bytes[0].peak;  // 0: all pools together
+  }
+  void reset_peak() override { c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device()); }
+  void release() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+  void synchronize() override { c10::cuda::device_synchronize(); }
+};
+
+CudaTools tools;
+[[maybe_unused]] const bool registered = [] {
+  set_gpu_tools(&tools);
+  return true;
+}();
+
+}  // namespace
+}  // namespace siamese

@@ -1,0 +1,58 @@
+// What the CUDA sides of the hyper-connections' step share.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "ops/hyper_step_call.h"
+
+namespace siamese {
+
+/// The kernels read 16 bytes at a time; a view into a larger tensor may begin anywhere.
+inline at::Tensor aligned(const at::Tensor& t) {
+  if (!t.defined()) return t;
+  const at::Tensor dense = t.contiguous();
+  return reinterpret_cast<uintptr_t>(dense.const_data_ptr()) % 16 == 0 ? dense : dense.clone();
+}
+inline at::Tensor aligned(const OptionalTensor& t) { return aligned(given(t)); }
+
+inline const void* pointer(const at::Tensor& t) { return t.defined() ? t.const_data_ptr() : nullptr; }
+inline const float* floats(const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
+inline void* result(const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr() : nullptr; }
+inline float* result_floats(const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr<float>() : nullptr; }
+
+/// H with the distances, in elements, between tokens and between streams. Streams that begin as one tensor need no
+/// copies.
+struct StreamView {
+  at::Tensor h;
+  int64_t token_stride, stream_stride;
+  explicit StreamView(const at::Tensor& streams) {
+    const int64_t n = streams.size(-2), d = streams.size(-1);
+    const at::Tensor one = streams.select(-2, 0);
+    const bool shared = n > 1 && streams.stride(-2) == 0 && one.is_contiguous();
+    h = aligned(shared ? one : streams);
+    token_stride = shared ? d : n * d;
+    stream_stride = shared ? 0 : d;
+  }
+};
+
+/// Where ρ of N stands in a row of `saved`.
+inline int saved_rho(const HyperSizes& s) {
+  if (s.kind == HyperKind::dynamic) return static_cast<int>(s.n * (s.n + 2) + s.n);
+  return s.kind == HyperKind::mhc ? static_cast<int>(hyper_columns(s.kind, s.n) + 1) : 0;
+}
+
+inline void check_hyper_cuda(const HyperSizes& s, at::ScalarType type) {
+  TORCH_CHECK((type == at::kBFloat16 || type == at::kFloat) && (s.n == 2 || s.n == 4) && s.d % 8 == 0 && s.d >= 8 &&
+                  s.d <= 2048,
+              "[hyper_step] the GPU has 2 or 4 streams of bf16 or fp32, 8 to 2048 columns in steps of 8, but got ", s.n,
+              " of ", type, " with ", s.d);
+}
+
+/// mhc_step_cuda.cpp
+void mhc_forward_gpu(const HyperSizes& sizes, const HyperOutputs& out, SIAMESE_HYPER_ARGS);
+std::vector<at::Tensor> mhc_backward_gpu(const HyperSizes& sizes, SIAMESE_HYPER_BACKWARD_ARGS);
+
+}  // namespace siamese

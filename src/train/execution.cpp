@@ -1,0 +1,103 @@
+#include "train/execution.h"
+
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ops/attention.h"
+#include "ops/gpu_tools.h"
+#include "train/device.h"
+#include "util/error.h"
+
+namespace siamese {
+namespace {
+
+bool use_graph(const Recipe& recipe, at::Device device) {
+  const std::string& wish = recipe.train.graph;
+  const GraphObstacle obstacle = graph_obstacle(recipe);
+  const bool gpu = device.is_cuda() && gpu_tools() != nullptr;
+  if (wish == "on" && !gpu) fail("train.graph is on, but this run is on {}: use auto", device.str());
+  if (wish == "on" && !obstacle.key.empty()) fail("train.graph is on, but {} {}", obstacle.key, obstacle.why);
+  return wish != "off" && gpu && obstacle.key.empty();
+}
+
+/// What attention the model will take. Which library serves is decided at the first use, so a small one is made here.
+std::string attention_of(const Recipe& recipe, at::Device device) {
+  if (!device.is_cuda()) return "";
+  const ModelConfig& m = recipe.model;
+  AttentionCore core;
+  core.heads = m.n_heads, core.kv_heads = m.n_kv_heads, core.head_dim = m.d_model / m.n_heads;
+  const at::NoGradGuard no_grad;
+  const auto type = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  const auto options = at::TensorOptions().device(device);
+  constexpr int64_t kTokens = 8;
+  const at::Tensor qkv = at::zeros({1, kTokens, (core.heads + 2 * core.kv_heads) * core.head_dim}, options.dtype(type));
+  if (!m.fused || m.attention_dropout > 0 || m.qk_norm == "projection" || !attention_core_fits(qkv, core))
+    return "plain";
+  if (recipe.data.document_masking) return "flash";  // the one with documents of several lengths
+  core.cos = at::ones({kTokens, core.head_dim / 2}, options.dtype(at::kFloat));
+  core.sin = at::zeros_like(core.cos);
+  attention_core(qkv, core);
+  const std::string backend = attention_backend();
+  return backend.substr(0, backend.find(' '));
+}
+
+}  // namespace
+
+Recompute recompute_of(const Recipe& recipe, at::Device device) {
+  const std::string& wish = recipe.train.recompute;
+  for (const Recompute policy : {Recompute::none, Recompute::norms, Recompute::feed_forward, Recompute::block})
+    if (wish == recompute_name(policy)) return policy;
+  return device.is_cpu() ? Recompute::none : Recompute::feed_forward;
+}
+
+const char* recompute_name(Recompute policy) {
+  switch (policy) {
+    case Recompute::none:
+      return "none";
+    case Recompute::norms:
+      return "norms";
+    case Recompute::feed_forward:
+      return "feed_forward";
+    case Recompute::block:
+      return "block";
+  }
+  return "";
+}
+
+Execution prepare_execution(const Recipe& recipe, at::Device device) {
+  Execution e;
+  e.device = device;
+  e.recompute = recompute_of(recipe, device);
+  if (device.is_cpu() && (e.recompute == Recompute::norms || e.recompute == Recompute::feed_forward))
+    fail("train.recompute is {}, which only the kernels of a GPU can: use none, block or auto on a CPU",
+         recompute_name(e.recompute));
+  e.graph = use_graph(recipe, device);
+  if (device.is_cuda()) {
+    e.deterministic = recipe.train.deterministic;
+    set_deterministic(e.deterministic);
+    e.attention = attention_of(recipe, device);
+  }
+  return e;
+}
+
+std::string Execution::describe() const {
+  return fmt::format("{}deterministic{}{}", deterministic ? "" : "not ",
+                     attention.empty() ? "" : ", attention " + attention, graph ? ", steps as a CUDA graph" : "");
+}
+
+std::string Execution::json(int64_t step) const {
+  const Versions v = versions();
+  nlohmann::ordered_json j;
+  j["from_step"] = step;
+  j["device"] = device.str();
+  if (device.is_cuda() && gpu_tools() != nullptr) j["device_name"] = gpu_tools()->device_name();
+  j["deterministic"] = deterministic;
+  if (!attention.empty()) j["attention"] = attention;
+  j["graph"] = graph;
+  j["recompute"] = recompute_name(recompute);
+  j["versions"] = {{"revision", v.revision}, {"libtorch", v.libtorch}, {"cuda", v.cuda}, {"cudnn", v.cudnn}};
+  return j.dump(2) + "\n";
+}
+
+}  // namespace siamese

@@ -1,0 +1,157 @@
+#include "train/memory.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ops/lm_head_loss.h"
+#include "train/execution.h"
+#include "util/error.h"
+#include "util/text.h"
+
+namespace siamese {
+namespace {
+
+bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+double stream_count(const ModelConfig& m) {
+  if (m.streams > 0) return static_cast<double>(m.streams);
+  return one_of(m.scheme, {"siamese", "siamese_hybrid", "resi_dual"}) ? 2 : 1;
+}
+
+/// Bytes a token keeps in one block. Fused on a GPU that is, per sub-layer, each stream after its write; the packed
+/// q, k, v as attention saw them (and before their norms, where they have some), the heads' output and fp32 log-sums;
+/// the feed-forward's projection; and what the policy keeps besides. Elsewhere outputs and copies come on top.
+MemoryPlan block_of(const Recipe& recipe, Recompute policy, bool gpu) {
+  const ModelConfig& m = recipe.model;
+  const double value = recipe.train.precision == "bfloat16" ? 2 : 4, stream = m.stream_dtype == "bfloat16" ? 2 : 4;
+  const double d = static_cast<double>(m.d_model), heads = static_cast<double>(m.n_heads),
+               qkv = d / heads * static_cast<double>(m.n_heads + 2 * m.n_kv_heads),
+               hidden = static_cast<double>(m.mlp_hidden_size), width = m.activation == "swiglu" ? hidden / 2 : hidden;
+  const bool kernels = gpu && m.fused;
+  const bool keeps_r = !kernels || m.streams > 0 || one_of(m.scheme, {"reordered", "sandwich", "peri"});
+  const bool rebuilds = kernels && one_of(m.scheme, {"pre", "post", "reordered", "sandwich", "peri", "hybrid",
+                                                     "hybrid_star", "resi_dual", "siamese", "siamese_hybrid"});
+  const bool normed = m.qk_norm != "none" || one_of(m.scheme, {"hybrid", "hybrid_star", "siamese_hybrid"});
+  MemoryPlan b;
+  b.streams = 2 * (stream_count(m) * d * stream + (keeps_r ? d * value : 0));
+  b.attention = value * ((kernels && value == 2 ? (normed ? 2 : 1) : 3) * qkv + d) + 4 * heads;
+  b.feed_forward = value * (m.fused ? hidden : 2 * hidden);
+  b.norms = policy >= Recompute::norms && rebuilds ? 0 : 2 * d * value;
+  b.activated = policy >= Recompute::feed_forward && kernels ? 0 : width * value;
+  return b;
+}
+
+double head_bytes(const Recipe& recipe, bool gpu) {
+  const ModelConfig& m = recipe.model;
+  const int64_t rows = recipe.train.micro_batch_size * recipe.train.sequence_length;
+  const double n = static_cast<double>(rows), vocab = static_cast<double>(m.vocab_size),
+               d = static_cast<double>(m.d_model);
+  if (!m.fused) return 3 * 4 * n * vocab;  // logits, their logarithms, their gradient
+  const int64_t value = recipe.train.precision == "bfloat16" ? 2 : 4,
+                chunk = head_chunk_rows(rows, m.vocab_size, value, gpu);
+  const double sums = chunk < rows && value == 2 ? 4 * vocab * d : 0;  // of the weight's gradient over the chunks
+  return static_cast<double>(value) * (static_cast<double>(chunk) * vocab + 2 * n * d) + sums;
+}
+
+/// The largest micro-batch of at most half of `micro` that divides the batch, or 0.
+int64_t half_or_less(int64_t batch, int64_t micro) {
+  int64_t half = micro / 2;
+  while (half > 0 && batch % half != 0) --half;
+  return half;
+}
+
+std::string lower(const MemoryPlan& now, const MemoryPlan& then) {
+  return human_bytes(std::max(0.0, now.total() - then.total()));
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute policy, at::Device device) {
+  const TrainConfig& t = recipe.train;
+  const bool gpu = !device.is_cpu(), low = t.precision == "bfloat16";
+  const double n = static_cast<double>(parameters), blocks = static_cast<double>(recipe.model.n_layers),
+               tokens = static_cast<double>(t.micro_batch_size * t.sequence_length);
+  MemoryPlan p;
+  p.parameters = n * (low ? 2 : 4);
+  // A GPU takes one micro-batch's gradients in the parameters' type and adds up several in fp32.
+  const bool several = t.micro_batch_size != t.batch_size;
+  p.gradients = gpu ? p.parameters + (several ? 4 * n : 0) : 4 * n;
+  p.optimizer = n * (low ? 12 : 8);
+  p.average = t.ema > 0 ? 4 * n : 0;
+  // Recomputed, a block leaves its streams and pending update, and one block at a time is there in full.
+  const bool again = policy == Recompute::block;
+  const MemoryPlan block = block_of(recipe, policy, gpu);
+  const double times = tokens * (again ? 1 : blocks);
+  p.streams = times * block.streams;
+  if (again) {
+    const double stream = recipe.model.stream_dtype == "bfloat16" ? 2 : 4;
+    p.streams +=
+        tokens * blocks * static_cast<double>(recipe.model.d_model) * (stream_count(recipe.model) + 1) * stream;
+  }
+  p.attention = times * block.attention;
+  p.feed_forward = times * block.feed_forward;
+  p.norms = times * block.norms;
+  p.activated = times * block.activated;
+  p.head = head_bytes(recipe, gpu);
+  return p;
+}
+
+std::string memory_lines(const Recipe& recipe, int64_t parameters, at::Device device) {
+  const Recompute policy = recompute_of(recipe, device);
+  const MemoryPlan p = plan_memory(recipe, parameters, policy, device);
+  std::string text =
+      fmt::format("memory  parameters {}, gradients {}, optimizer {}{}, activations about {}; together about {}\n",
+                  human_bytes(p.parameters), human_bytes(p.gradients), human_bytes(p.optimizer),
+                  p.average > 0 ? ", averaged weights " + human_bytes(p.average) : "", human_bytes(p.activations()),
+                  human_bytes(p.total()));
+  const MemoryPlan all = plan_memory(recipe, parameters, Recompute::none, device);
+  text += fmt::format("        recompute {}; against none", recompute_name(policy));
+  const char* separator = " ";
+  for (const Recompute other : {Recompute::norms, Recompute::feed_forward, Recompute::block}) {
+    if (device.is_cpu() && other != Recompute::block) continue;
+    text += fmt::format("{}{} saves {}", separator, recompute_name(other),
+                        lower(all, plan_memory(recipe, parameters, other, device)));
+    separator = ", ";
+  }
+  return text + "\n";
+}
+
+std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device device) {
+  const Recompute policy = recompute_of(recipe, device);
+  const MemoryPlan p = plan_memory(recipe, parameters, policy, device);
+  const std::pair<const char*, double> rows[] = {
+      {"parameters", p.parameters},         {"gradients", p.gradients},
+      {"optimizer", p.optimizer},           {"averaged weights", p.average},
+      {"residual streams", p.streams},      {"attention", p.attention},
+      {"feed-forward", p.feed_forward},     {"inputs of sub-layers", p.norms},
+      {"activation's output", p.activated}, {"head", p.head},
+      {"together about", p.total()}};
+  std::string text = "what uses memory:\n";
+  for (const auto& [name, bytes] : rows)
+    if (bytes > 0) text += fmt::format("  {:<22}{:>10}\n", name, human_bytes(bytes));
+  const auto advise = [&](std::string_view key, const std::string& now, const std::string& to, const Recipe& changed,
+                          Recompute then) {
+    const MemoryPlan other = plan_memory(changed, parameters, then, device);
+    if (other.total() < p.total()) text += fmt::format("  {} (now {}): {} saves {}\n", key, now, to, lower(p, other));
+  };
+  text += "what to change:\n";
+  Recipe changed = recipe;
+  const int64_t micro = recipe.train.micro_batch_size;
+  if (const int64_t half = half_or_less(recipe.train.batch_size, micro); half > 0) {
+    changed.train.micro_batch_size = half;
+    advise("train.micro_batch_size", fmt::format("{}", micro), fmt::format("{}", half), changed, policy);
+  }
+  for (const Recompute other : {Recompute::feed_forward, Recompute::block})
+    if (other > policy && (!device.is_cpu() || other == Recompute::block))
+      advise("train.recompute", recompute_name(policy), recompute_name(other), recipe, other);
+  changed = recipe;
+  changed.model.stream_dtype = "bfloat16";
+  advise("model.stream_dtype", recipe.model.stream_dtype, "bfloat16", changed, policy);
+  return text;
+}
+
+}  // namespace siamese

@@ -1,0 +1,28 @@
+#include "train/train_step.h"
+
+namespace siamese {
+
+TrainStep::TrainStep(Task& task, Optimizer& optimizer, bool graph) : task_(task), optimizer_(optimizer) {
+  if (graph) graph_ = gpu_tools()->make_graph();
+}
+
+at::Tensor TrainStep::run(int64_t step, double lr) {
+  task_.load();
+  optimizer_.plan(lr, step + 1);
+  const auto work = [&] { found_ = optimizer_.apply(task_.accumulate([&] { optimizer_.collect(); })); };
+  if (graph_ != nullptr) {
+    graph_->run(work);
+  } else {
+    work();
+  }
+  return found_;
+}
+
+void TrainStep::drop_graph() {
+  if (graph_ == nullptr) return;
+  gpu_tools()->synchronize();
+  graph_.reset();
+  gpu_tools()->release();
+}
+
+}  // namespace siamese

@@ -1,0 +1,101 @@
+// The estimate of what a step keeps in memory: against peaks measured on an H200, by policy, and as the user reads it.
+#include "tiny.h"
+#include "train/execution.h"
+#include "train/lm_task.h"
+#include "train/memory.h"
+
+namespace siamese {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+const at::Device kGpu(at::kCUDA);  // only its name: nothing is allocated
+
+Recipe lm_400m(const std::string& scheme, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> set = {"model.scheme=" + scheme, "train.batch_size=16"};
+  set.insert(set.end(), more.begin(), more.end());
+  return load_recipe(SIAMESE_SOURCE_DIR "/recipes/lm-400m.yaml", set);
+}
+
+int64_t count_of(const Recipe& recipe) { return make_lm(recipe, at::kMeta)->params().count(); }
+
+MemoryPlan plan(const Recipe& recipe, Recompute policy, at::Device device = kGpu) {
+  return plan_memory(recipe, count_of(recipe), policy, device);
+}
+
+TEST(Memory, PlanIsWithinATenthOfMeasuredPeaks) {
+  // siamese bench, H200, bf16, 16 × 2048 tokens, AdamW.
+  for (const auto& [scheme, measured] : {std::pair{"pre", 23.3}, {"siamese", 26.5}, {"siamese_hybrid", 31.0}}) {
+    const double planned = plan(lm_400m(scheme), Recompute::feed_forward).total() / kGiB;
+    EXPECT_NEAR(planned, measured, 0.1 * measured) << scheme;
+  }
+}
+
+TEST(Memory, SecondStreamCostsOneRowASublayer) {
+  const double pre = plan(lm_400m("pre"), Recompute::feed_forward).activations(),
+               siamese = plan(lm_400m("siamese"), Recompute::feed_forward).activations();
+  EXPECT_EQ(siamese - pre, 48.0 * 1024 * 2 * 16 * 2048);
+}
+
+TEST(Memory, EveryPolicySavesMoreThanTheOneBefore) {
+  const Recipe recipe = lm_400m("siamese");
+  const double tokens = 16 * 2048;
+  const MemoryPlan none = plan(recipe, Recompute::none), norms = plan(recipe, Recompute::norms),
+                   feed_forward = plan(recipe, Recompute::feed_forward), block = plan(recipe, Recompute::block);
+  EXPECT_EQ(none.total() - norms.total(), 48 * tokens * 1024 * 2);
+  EXPECT_EQ(norms.total() - feed_forward.total(), 24 * tokens * 2816 * 2);
+  EXPECT_LT(block.activations(), 0.3 * feed_forward.activations());
+  EXPECT_EQ(block.parameters, none.parameters);
+  // Hyper-connections keep what their sub-layers read; on a CPU no kernel rebuilds.
+  const Recipe hyper = lm_400m("hc_dynamic");
+  EXPECT_EQ(plan(hyper, Recompute::norms).total(), plan(hyper, Recompute::none).total());
+  EXPECT_EQ(plan(recipe, Recompute::feed_forward, at::kCPU).total(), plan(recipe, Recompute::none, at::kCPU).total());
+}
+
+TEST(Memory, WeightsAndTheirKin) {
+  const Recipe whole = lm_400m("pre"), parts = lm_400m("pre", {"train.micro_batch_size=8", "train.ema=0.9"});
+  const double n = static_cast<double>(count_of(whole));
+  const MemoryPlan a = plan(whole, Recompute::none), b = plan(parts, Recompute::none);
+  EXPECT_EQ(a.parameters, 2 * n);
+  EXPECT_EQ(a.gradients, 2 * n);
+  EXPECT_EQ(a.optimizer, 12 * n);
+  EXPECT_EQ(a.average, 0);
+  EXPECT_EQ(b.gradients, 6 * n);
+  EXPECT_EQ(b.average, 4 * n);
+  EXPECT_EQ(2 * b.attention, a.attention);
+  EXPECT_EQ(plan(pico_recipe({"model.vocab_size=256"}), Recompute::none, at::kCPU).optimizer,
+            8.0 * static_cast<double>(count_of(pico_recipe({"model.vocab_size=256"}))));
+}
+
+TEST(Memory, StartUpLines) {
+  const Recipe recipe = lm_400m("siamese");
+  const std::string gpu = memory_lines(recipe, count_of(recipe), kGpu);
+  EXPECT_NE(gpu.find("memory  parameters 686.5 MiB, gradients 686.5 MiB, optimizer 4.0 GiB, activations about "),
+            std::string::npos)
+      << gpu;
+  EXPECT_NE(gpu.find("recompute feed_forward; against none norms saves 3.0 GiB, feed_forward saves 7.1 GiB, block "),
+            std::string::npos)
+      << gpu;
+  const std::string cpu = memory_lines(recipe, count_of(recipe), at::kCPU);
+  EXPECT_NE(cpu.find("recompute none; against none block saves "), std::string::npos) << cpu;
+}
+
+TEST(Memory, AdviceNamesWhatUsesItAndWhatToChange) {
+  const Recipe recipe = lm_400m("siamese", {"model.stream_dtype=float32", "train.recompute=none", "train.ema=0.99"});
+  const std::string text = memory_advice(recipe, count_of(recipe), kGpu);
+  for (const char* part :
+       {"what uses memory:\n  parameters              686.6 MiB\n", "  gradients ", "  optimizer                 4.0 GiB\n",
+        "  averaged weights ", "  residual streams         12.0 GiB\n", "  attention ", "  feed-forward ",
+        "  inputs of sub-layers      3.0 GiB\n", "  activation's output       4.1 GiB\n", "  head ",
+        "  together about ", "what to change:\n  train.micro_batch_size (now 16): 8 saves ",
+        "  train.recompute (now none): feed_forward saves 7.1 GiB\n", "  train.recompute (now none): block saves ",
+        "  model.stream_dtype (now float32): bfloat16 saves 6.0 GiB\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  // Nothing that is not there, nothing that would not help.
+  const Recipe small = lm_400m("siamese", {"train.recompute=block", "train.batch_size=1", "train.micro_batch_size=1"});
+  const std::string little = memory_advice(small, count_of(small), kGpu);
+  for (const char* part : {"averaged weights", "inputs of", "train.micro_batch_size", "train.recompute", "stream_dtype"})
+    EXPECT_EQ(little.find(part), std::string::npos) << part << "\n" << little;
+}
+
+}  // namespace
+}  // namespace siamese
