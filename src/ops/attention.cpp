@@ -102,6 +102,8 @@ Choice& choice() {
 
 /// Decided once for a process; head counts and sizes are those of its first model.
 bool use_cudnn(int64_t heads, int64_t kv_heads, int64_t dim, at::Device device) {
+  // Before the trial: cuDNN's backward pass may refuse under deterministic algorithms, and that would stand for good.
+  if (at::globalContext().deterministicAlgorithms()) return false;
   static std::once_flag once;
   std::call_once(once, [&] {
     Choice& c = choice();
@@ -113,13 +115,13 @@ bool use_cudnn(int64_t heads, int64_t kv_heads, int64_t dim, at::Device device) 
       c.why = c10::str("cuDNN refused: ", std::string(e.what()).substr(0, std::string(e.what()).find('\n')));
     }
   });
-  return choice().cudnn && !at::globalContext().deterministicAlgorithms();
+  return choice().cudnn;
 }
 
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& qkv, const AttentionCore& core,
-                        bool cudnn, at::TensorList affine) {
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& qkv, const AttentionCore& core, bool cudnn,
+                        at::TensorList affine) {
     at::AutoDispatchBelowADInplaceOrView guard;
     const int64_t all = core.heads + 2 * core.kv_heads;
     const Tensor raw = qkv.view({qkv.size(0), qkv.size(1), all, core.head_dim});

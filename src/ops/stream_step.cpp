@@ -131,7 +131,7 @@ variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bi
 
 StepResults forward_autograd(const StepCall& call) {
   const variable_list out = apply(call, {}, {});
-  return {out[0], out[1], out[2], {}, call.on(kDefer) ? out[3] : Tensor()};
+  return {out[0], out[1], out[2], {}, call.new_stats() ? out[3] : Tensor()};
 }
 
 StepResults forward_meta(const StepCall& call) {

@@ -15,6 +15,9 @@ namespace {
 std::string open_cuda() {
   static const std::string result = []() -> std::string {
     if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr) return "no NVIDIA driver (libcuda.so.1) is installed";
+    // cuBLAS promises the same bits only with a workspace of fixed size, and LibTorch looks for this once, at the first
+    // product of the process, deterministic or not. The size is LibTorch's own on Hopper.
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     for (const char* library : {"libtorch_cuda.so", "libsiamese_cuda.so"})
       if (dlopen(library, RTLD_NOW | RTLD_GLOBAL) == nullptr) return dlerror();
     if (!at::globalContext().hasCUDA()) return "the NVIDIA driver reports no GPU";
@@ -37,8 +40,6 @@ at::Device select_device(const std::string& name) {
 }
 
 void set_deterministic(bool on) {
-  // cuBLAS promises the same bits only with a workspace of fixed size. Read at its first use.
-  if (on) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   // Not warn_only: flash attention would then warn and take its other backward pass all the same.
   at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
   // We read no memory we did not write: filling every new tensor with NaN would only cost time.

@@ -139,6 +139,7 @@ std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device d
     if (other.total() < p.total()) text += fmt::format("  {} (now {}): {} saves {}\n", key, now, to, lower(p, other));
   };
   text += "what to change:\n";
+  const size_t nothing = text.size();
   Recipe changed = recipe;
   const int64_t micro = recipe.train.micro_batch_size;
   if (const int64_t half = half_or_less(recipe.train.batch_size, micro); half > 0) {
@@ -151,6 +152,7 @@ std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device d
   changed = recipe;
   changed.model.stream_dtype = "bfloat16";
   advise("model.stream_dtype", recipe.model.stream_dtype, "bfloat16", changed, policy);
+  if (text.size() == nothing) text += "  the model: fewer model.n_layers or a smaller model.d_model\n";
   return text;
 }
 

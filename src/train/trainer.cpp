@@ -96,7 +96,7 @@ void Trainer::begin() {
   // Only now: a mistake in the new run, found above, must not cost the old one (which may be --init-from itself).
   if (request_.mode == OpenMode::overwrite) folder_.clear();
   folder_.store_recipe(recipe_);
-  write_file_atomic(folder_.file("run.json"), execution_.json(first_));
+  if (first_ < recipe_.train.steps) write_file_atomic(folder_.file("run.json"), execution_.json(first_));
   metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
   print_start();
   if (from) fmt::print("resume  from {} at step {}\n", from->folder(), first_);

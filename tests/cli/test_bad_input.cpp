@@ -64,6 +64,8 @@ const std::vector<BadInput> kFlags = {
     {"NoSetValue", {"train", "lm-pico", "--set"}, 2, {"--set"}},
     {"NoThreads", {"train", "lm-pico", "--threads", "0"}, 2, {"--threads", "0"}},
     {"WordThreads", {"bench", "lm-pico", "--threads", "two"}, 2, {"--threads", "two"}},
+    {"BenchOfNothing", {"bench"}, 2, {"workload", "--ops"}},
+    {"OpsOnTheCpu", {"bench", "--ops", "--device", "cpu"}, 1, {"--ops", "GPU", "ops_bench"}},
     {"UnknownDevice", {"train", "lm-pico", "--device", "gpu"}, 2, {"--device", "gpu", "cuda"}},
     {"CudaWithoutDriver", {"train", "lm-pico", "--device", "cuda"}, 1, {"--device cuda", "driver"}},
     {"ResumeAndOverwrite", {"train", "lm-pico", "--resume", "--overwrite"}, 2, {"--resume", "--overwrite"}},

@@ -33,9 +33,10 @@ TEST(Execution, WhatACpuCannotIsRefusedByName) {
   };
   EXPECT_EQ(error("train.graph=on"), "train.graph is on, but this run is on cpu: use auto");
   for (const char* policy : {"norms", "feed_forward"})
-    EXPECT_EQ(error("train.recompute=" + std::string(policy)),
-              fmt::format("train.recompute is {}, which only the kernels of a GPU can: use none, block or auto on a CPU",
-                          policy));
+    EXPECT_EQ(
+        error("train.recompute=" + std::string(policy)),
+        fmt::format("train.recompute is {}, which only the kernels of a GPU can: use none, block or auto on a CPU",
+                    policy));
 }
 
 // A checkpoint of a GPU run is evaluated on a CPU all the same.

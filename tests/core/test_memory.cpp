@@ -43,7 +43,7 @@ TEST(Memory, EveryPolicySavesMoreThanTheOneBefore) {
                    feed_forward = plan(recipe, Recompute::feed_forward), block = plan(recipe, Recompute::block);
   EXPECT_EQ(none.total() - norms.total(), 48 * tokens * 1024 * 2);
   EXPECT_EQ(norms.total() - feed_forward.total(), 24 * tokens * 2816 * 2);
-  EXPECT_LT(block.activations(), 0.3 * feed_forward.activations());
+  EXPECT_LT(block.activations(), 0.35 * feed_forward.activations());
   EXPECT_EQ(block.parameters, none.parameters);
   // Hyper-connections keep what their sub-layers read; on a CPU no kernel rebuilds.
   const Recipe hyper = lm_400m("hc_dynamic");
@@ -82,19 +82,24 @@ TEST(Memory, StartUpLines) {
 TEST(Memory, AdviceNamesWhatUsesItAndWhatToChange) {
   const Recipe recipe = lm_400m("siamese", {"model.stream_dtype=float32", "train.recompute=none", "train.ema=0.99"});
   const std::string text = memory_advice(recipe, count_of(recipe), kGpu);
-  for (const char* part :
-       {"what uses memory:\n  parameters              686.6 MiB\n", "  gradients ", "  optimizer                 4.0 GiB\n",
-        "  averaged weights ", "  residual streams         12.0 GiB\n", "  attention ", "  feed-forward ",
-        "  inputs of sub-layers      3.0 GiB\n", "  activation's output       4.1 GiB\n", "  head ",
-        "  together about ", "what to change:\n  train.micro_batch_size (now 16): 8 saves ",
-        "  train.recompute (now none): feed_forward saves 7.1 GiB\n", "  train.recompute (now none): block saves ",
-        "  model.stream_dtype (now float32): bfloat16 saves 6.0 GiB\n"})
+  const auto row = [](const char* name, const char* size) { return fmt::format("  {:<22}{:>10}\n", name, size); };
+  for (const std::string& part :
+       {"what uses memory:\n" + row("parameters", "686.5 MiB"), row("gradients", "686.5 MiB"),
+        row("optimizer", "4.0 GiB"), row("averaged weights", "1.3 GiB"), row("residual streams", "12.0 GiB"),
+        row("attention", "6.0 GiB"), row("feed-forward", "8.2 GiB"), row("inputs of sub-layers", "3.0 GiB"),
+        row("activation's output", "4.1 GiB"), row("head", "1.1 GiB"), row("together about", "41.2 GiB"),
+        std::string("what to change:\n  train.micro_batch_size (now 16): 8 saves 15.4 GiB\n"),
+        std::string("  train.recompute (now none): feed_forward saves 7.1 GiB\n"),
+        std::string("  train.recompute (now none): block saves 23.3 GiB\n"),
+        std::string("  model.stream_dtype (now float32): bfloat16 saves 6.0 GiB\n")})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   // Nothing that is not there, nothing that would not help.
   const Recipe small = lm_400m("siamese", {"train.recompute=block", "train.batch_size=1", "train.micro_batch_size=1"});
   const std::string little = memory_advice(small, count_of(small), kGpu);
-  for (const char* part : {"averaged weights", "inputs of", "train.micro_batch_size", "train.recompute", "stream_dtype"})
+  for (const char* part :
+       {"averaged weights", "inputs of", "train.micro_batch_size", "train.recompute", "stream_dtype"})
     EXPECT_EQ(little.find(part), std::string::npos) << part << "\n" << little;
+  EXPECT_NE(little.find("what to change:\n  the model: "), std::string::npos) << little;
 }
 
 }  // namespace

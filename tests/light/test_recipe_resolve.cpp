@@ -78,9 +78,10 @@ TEST(Recipe, ImpossibleCombinationsNameTheirKeys) {
   for (const auto& [yaml, message] : cases) EXPECT_EQ(error_of(yaml), message);
   EXPECT_EQ(error_of("model: {d_model: 256}\n", {"model.n_heads=3"}),
             "--set model.n_heads=3: model.d_model (256) is not a multiple of model.n_heads (3)");
-  EXPECT_EQ(error_of("train: {graph: on}\n", {"model.fused=false"}),
-            "--set model.fused=false: train.graph is on, but model.fused is false, and plain operators may wait for the "
-            "GPU: one of the two has to go");
+  EXPECT_EQ(
+      error_of("train: {graph: on}\n", {"model.fused=false"}),
+      "--set model.fused=false: train.graph is on, but model.fused is false, and plain operators may wait for the "
+      "GPU: one of the two has to go");
   EXPECT_NO_THROW(parse("model: {drop_path: 0.1}\ntrain: {graph: auto}"));
   EXPECT_NO_THROW(parse("model: {qk_norm: head}"));
   EXPECT_NO_THROW(parse("model: {scheme: pre, qk_norm: projection}"));

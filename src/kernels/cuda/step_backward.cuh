@@ -2,14 +2,11 @@
 //   Nᵀg = ρ(t - x̂·mean(x̂t) [- mean(t), layer]),  dγ = Σ g·x̂,  dβ = Σ g
 // and the chain runs  g_z → (scale) → N_inᵀ → g_u → {N_xᵀ(g_X + g_u) | g_X + c1⊙g_u} = g_x̃,  N_yᵀ g_u + g_y' = g_y,
 // g_w = a·g_x̃ + g_y → (row scale) → N_rᵀ → (gate) → g_r. The gradient handed back for x is that of X₀.
-// A kernel file a pair of types, so that they compile side by side.
 #pragma once
 
-#include "kernels/cuda/step_common.cuh"
+#include "kernels/cuda/step_columns.cuh"
 
 namespace siamese::kernels {
-
-__host__ __device__ constexpr int step_columns(bool layer, bool sample) { return (layer ? 6 : 3) + (sample ? 3 : 0); }
 
 __device__ __forceinline__ void add_product(Float8& sum, const Float8& a, const Float8& b) {
 #pragma unroll
@@ -34,69 +31,13 @@ __device__ __forceinline__ Float8 transposed(const Float8& hat, const Float8& t,
   return g;
 }
 
-/// A warp's column sums in shared memory: in registers they would leave room for half as many warps. Quarters of a
-/// vector lie side by side over the lanes, so that no two lanes meet in a bank. The longest rows (V = 8) do not fit there
-/// and lie in local memory.
-template <int C, int V>
-class ColumnSumsOfWarp {
- public:
-  static constexpr bool kShared = V < 8;
-  static constexpr int kFloats = C * V * 256;
-
-  __device__ explicit ColumnSumsOfWarp(float* shared) {
-    mine_ = shared + static_cast<int>(threadIdx.x) / 32 * kFloats + static_cast<int>(threadIdx.x) % 32 * 4;
-    for (int i = 0; i < 2 * C * V; ++i) {
-      if (kShared) *reinterpret_cast<float4*>(mine_ + i * 128) = make_float4(0.f, 0.f, 0.f, 0.f);
-      if (!kShared && i < C * V) local_[i % kLocal] = zero8();
-    }
-  }
-  __device__ __forceinline__ void add(int c, int k, const Float8& v) {
-    if (!kShared) {
-      siamese::kernels::add(local_[(c * V + k) % kLocal], v);
-      return;
-    }
-    float4* at = reinterpret_cast<float4*>(mine_ + (c * V + k) * 256);
-    float4 low = at[0], high = at[32];
-    low.x += v.v[0], low.y += v.v[1], low.z += v.v[2], low.w += v.v[3];
-    high.x += v.v[4], high.y += v.v[5], high.z += v.v[6], high.w += v.v[7];
-    at[0] = low, at[32] = high;
-  }
-  /// The block's sums: the warps that shared columns are added in order. All threads call it.
-  __device__ void flush(const float* shared, int row_threads, int rows_at_once, int d, float* out) const {
-    __syncthreads();
-    const int warps = row_threads / 32;
-    for (int vector = static_cast<int>(threadIdx.x); vector < C * V * row_threads; vector += kStepThreads) {
-      const int c = vector / (V * row_threads), k = vector / row_threads % V, lane = vector % row_threads;
-      const int column = 8 * (lane + k * row_threads);
-      if (column >= d) continue;
-      Float8 sum = zero8();
-      if (!kShared) {  // one row at a time: lane is this thread
-        sum = local_[(c * V + k) % kLocal];
-      } else {
-        for (int s = 0; s < rows_at_once; ++s) {
-          const float* from = shared + (s * warps + lane / 32) * kFloats + (c * V + k) * 256 + lane % 32 * 4;
-#pragma unroll
-          for (int i = 0; i < 4; ++i) sum.v[i] += from[i], sum.v[4 + i] += from[128 + i];
-        }
-      }
-      store8(out + static_cast<int64_t>(c) * d + column, sum);
-    }
-  }
-
- private:
-  static constexpr int kLocal = kShared ? 1 : C * V;
-  float* mine_;
-  Float8 local_[kLocal];
-};
-
 /// `two`: both streams, or x alone; otherwise y alone. `sample`: gate, scale or shift take part.
 ///
-/// Two passes over a row's values, with one exchange between its lanes. With a = γ_x x̂ (or c1⊙x̃), b = γ_y ŷ, û, t = γ_in g:
-/// g_u = ρ_u(t - û·s - s'), and what N_x and N_y need, mean(a(g_X + g_u)) and mean(b g_u), is linear in s and s':
-/// all the means that occur are taken before s is known.
+/// Two passes over a row's values, with one exchange between its lanes. With a = γ_x x̂ (or c1⊙x̃), b = γ_y ŷ, û, t =
+/// γ_in g: g_u = ρ_u(t - û·s - s'), and what N_x and N_y need, mean(a(g_X + g_u)) and mean(b g_u), is linear in s and
+/// s': all the means that occur are taken before s is known.
 template <class S, class Z, bool two, bool layer, bool sample, int V, int W, StepForm form>
-__global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1)
-    step_backward_kernel(StepCuda p, int row_threads) {
+__global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1) step_backward_kernel(StepCuda p, int row_threads) {
   constexpr int C = step_columns(layer, sample), kSample = layer ? 6 : 3;
   extern __shared__ float shared[];
   const StepPlace<W> at(row_threads);
@@ -130,7 +71,8 @@ __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1)
       if (two) x[k] = fetch8_if(there(k) && (!any || p.x != nullptr), static_cast<const S*>(p.x) + where(k));
       y[k] = fetch8_if(there(k) && (!any || p.y != nullptr), static_cast<const S*>(p.y) + where(k));
       gz[k] = fetch8_if(there(k) && (!any || p.g_z != nullptr), static_cast<const Z*>(p.g_z) + where(k));
-      if (two) gx[k] = fetch8_if(there(k) && (!any || p.g_x_out != nullptr), static_cast<const S*>(p.g_x_out) + where(k));
+      if (two)
+        gx[k] = fetch8_if(there(k) && (!any || p.g_x_out != nullptr), static_cast<const S*>(p.g_x_out) + where(k));
       gy[k] = fetch8_if(there(k) && (!any || p.g_y_out != nullptr), static_cast<const S*>(p.g_y_out) + where(k));
     }
     auto stat = [&](int slot) { return active ? p.stats[slot * p.rows + row] : 0.f; };
@@ -342,53 +284,6 @@ __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1)
     }
   }
   columns.flush(shared, at.row_threads, at.rows_at_once, d, p.partial + static_cast<int64_t>(blockIdx.x) * C * d);
-}
-
-/// Both entry points for a pair of types: with `parts->parts` 0 they are counted, otherwise the pass is launched.
-template <class S, class Z>
-cudaError_t step_backward_typed(const StepCuda& call, StepParts* parts, cudaStream_t stream) {
-  const StepShape shape = step_shape(call);
-  return with_step_shape<S>(call, shape, [&](auto layer, auto vectors, auto warps) {
-    constexpr bool l = decltype(layer)::value;
-    constexpr int v = decltype(vectors)::value, w = decltype(warps)::value;
-    // For the longest rows there is only the most general kernel.
-    const bool sample = call.gate != nullptr || call.scale != nullptr || call.shift != nullptr || v == 8;
-    const size_t shared =
-        v == 8 ? 0 : static_cast<size_t>(step_columns(l, sample)) * v * 256 * (kStepThreads / 32) * sizeof(float);
-    auto launch = [&](auto kernel) {
-      if (parts->parts == 0) {
-        parts->columns = step_columns(call.layer, sample);
-        if (const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                       static_cast<int>(shared));
-            e != cudaSuccess)
-          return e;
-        return parts_for(kernel, call, shape, shared, &parts->parts);
-      }
-      kernel<<<static_cast<unsigned>(parts->parts), kStepThreads, shared, stream>>>(call, shape.row_threads);
-      return cudaGetLastError();
-    };
-    const bool two = call.x != nullptr;
-    if constexpr (v != 8) {
-      if (!sample) {
-        if constexpr (w > 0) {
-          const bool complete = call.y != nullptr && !call.skip_y && call.norm_y && !call.norm_r &&
-                                call.row_scale == nullptr && call.g_z != nullptr && call.g_y_out != nullptr &&
-                                call.g_y != nullptr && (!two || (call.g_x_out != nullptr && call.g_x != nullptr)) &&
-                                (call.g_r != nullptr) == two;
-          if (complete && !two && !call.norm_in)
-            return launch(step_backward_kernel<S, Z, false, l, false, v, w, StepForm::whole>);
-          if (complete && two && call.norm_x && call.norm_in)
-            return launch(step_backward_kernel<S, Z, true, l, false, v, w, StepForm::whole>);
-          if (complete && two && !call.norm_x && !call.norm_in && call.c1 != nullptr)
-            return launch(step_backward_kernel<S, Z, true, l, false, v, w, StepForm::mixed>);
-        }
-        return two ? launch(step_backward_kernel<S, Z, true, l, false, v, 0, StepForm::any>)
-                   : launch(step_backward_kernel<S, Z, false, l, false, v, 0, StepForm::any>);
-      }
-    }
-    return two ? launch(step_backward_kernel<S, Z, true, l, true, v, 0, StepForm::any>)
-               : launch(step_backward_kernel<S, Z, false, l, true, v, 0, StepForm::any>);
-  });
 }
 
 }  // namespace siamese::kernels

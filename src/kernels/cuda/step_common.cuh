@@ -84,8 +84,9 @@ __device__ __forceinline__ StepRows step_rows(const StepCuda& p) {
   return {sample * per_sample + begin, sample * per_sample + end, sample};
 }
 
-/// Eight values of a vector [d]. Read anew for every row: it stays in the first-level cache, where it costs less than the
-/// registers that would hold it. Beyond the row's end any gain will do, the values it meets there are 0; a bias is 0.
+/// Eight values of a vector [d]. Read anew for every row: it stays in the first-level cache, where it costs less than
+/// the registers that would hold it. Beyond the row's end any gain will do, the values it meets there are 0; a bias is
+/// 0.
 template <class Z>
 __device__ __forceinline__ Float8 gain8(const void* p, int column, int d) {
   return load8(static_cast<const Z*>(p) + (column < d ? column : 0));
@@ -141,8 +142,8 @@ inline bool step_sizes_fit(const StepCuda& call) {
          call.samples >= 1 && call.rows % call.samples == 0;
 }
 
-/// Calls f(layer, vectors, warps) with integral constants, for the triples that exist for stream type S: warps are fixed
-/// for bf16 streams and rows of up to four warps.
+/// Calls f(layer, vectors, warps) with integral constants, for the triples that exist for stream type S: warps are
+/// fixed for bf16 streams and rows of up to four warps.
 template <class S, class F>
 cudaError_t with_step_shape(const StepCuda& call, const StepShape& shape, const F& f) {
   using std::integral_constant;

@@ -1,4 +1,4 @@
-#include "kernels/cuda/step_backward.cuh"
+#include "kernels/cuda/step_backward_launch.cuh"
 
 namespace siamese::kernels {
 

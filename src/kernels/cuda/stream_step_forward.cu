@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kStepThreads, V <= 2   ? 3
   constexpr bool any = form == StepForm::any, whole = form == StepForm::whole;
   const bool has_x = any ? p.x != nullptr : two, has_y = any ? p.y != nullptr : true;
   const bool norm_x = any ? p.norm_x : two && whole, norm_y = any ? p.norm_y : true;
-  const bool norm_in = any ? p.norm_in : two && whole, norm_r = any && p.norm_r, has_c1 = any ? p.c1 != nullptr : !whole;
+  const bool norm_in = any ? p.norm_in : two && whole, norm_r = any && p.norm_r,
+             has_c1 = any ? p.c1 != nullptr : !whole;
   const bool gated = any && p.gate != nullptr, reads_y = any ? has_y && !p.skip_y : true;
   const bool before = two && p.stats_before != nullptr;  // x is raw
   const float on_y = any && p.row_scale != nullptr ? p.row_scale[rows.sample] : 1.f, on_x = p.a * on_y;
@@ -175,10 +176,12 @@ cudaError_t launch(const StepCuda& call, cudaStream_t stream) {
                             call.shift == nullptr && call.x_out == nullptr && call.y_out != nullptr &&
                             (!two || call.x_raw != nullptr);
       if (complete && !two && !call.norm_in) return run(forward_kernel<S, Z, l, v, w, StepForm::whole, false>);
-      if (complete && two && call.norm_x && call.norm_in)
-        return run(forward_kernel<S, Z, l, v, w, StepForm::whole, true>);
-      if (complete && two && !call.norm_x && !call.norm_in && call.c1 != nullptr)
-        return run(forward_kernel<S, Z, l, v, w, StepForm::mixed, true>);
+      if constexpr (v < 4) {  // two streams have no registers for more
+        if (complete && two && call.norm_x && call.norm_in)
+          return run(forward_kernel<S, Z, l, v, w, StepForm::whole, true>);
+        if (complete && two && !call.norm_x && !call.norm_in && call.c1 != nullptr)
+          return run(forward_kernel<S, Z, l, v, w, StepForm::mixed, true>);
+      }
     }
     return run(forward_kernel<S, Z, l, v, 0, StepForm::any, true>);
   });

@@ -46,7 +46,7 @@ struct Plan {
 };
 
 std::string key_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
-  return c10::str("bf16 ", m, "x", n, "x", k, ta ? " T" : " N", tb ? "T" : "N");
+  return c10::str("bf16 added in fp32 ", m, "x", n, "x", k, ta ? " T" : " N", tb ? "T" : "N");
 }
 
 class Products {
@@ -58,8 +58,7 @@ class Products {
     const c10::cuda::CUDAGuard guard(a.device());
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     Tensor out = at::empty({m, n}, a.options());
-    if (!workspace_.defined())
-      workspace_ = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
+    if (!workspace_.defined()) workspace_ = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
     Plan& plan = plan_of(m, n, k, ta, tb);
     // The library's first matrix is our second.
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
@@ -82,10 +81,13 @@ class Products {
     check(lt_.preference_create(&preference), "a preference");
     size_t bytes = kWorkspace;
     lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+    // Where a product is split, its parts are added in fp32, never in bf16.
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
     std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
     int found = 0;
-    const auto status = lt_.heuristic(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, preference, most,
-                                      results.data(), &found);
+    const auto status =
+        lt_.heuristic(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, preference, most, results.data(), &found);
     lt_.preference_destroy(preference);
     check(status, "the choice of an algorithm");
     TORCH_CHECK(found > 0, "[gemm] cuBLASLt has no algorithm for this product");
@@ -121,8 +123,7 @@ class Products {
   }
 
   /// Runs every candidate a few times, the fastest wins.
-  void tune(Plan& plan, const std::string& key, const void* first, const void* second, void* out,
-            cudaStream_t stream) {
+  void tune(Plan& plan, const std::string& key, const void* first, const void* second, void* out, cudaStream_t stream) {
     plan.tuned = true;
     cudaEvent_t begin, end;
     C10_CUDA_CHECK(cudaEventCreate(&begin));
@@ -164,8 +165,7 @@ Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpo
   TORCH_CHECK(a.size(transpose_a ? 0 : 1) == b.size(transpose_b ? 1 : 0), "[gemm] ", a.sizes(), " and ", b.sizes(),
               " do not fit");
   const CublasLt* lt = CublasLt::get();
-  if (lt == nullptr || !suits(a) || !suits(b))
-    return at::mm(transpose_a ? a.t() : a, transpose_b ? b.t() : b);
+  if (lt == nullptr || !suits(a) || !suits(b)) return at::mm(transpose_a ? a.t() : a, transpose_b ? b.t() : b);
   static Products products(*lt);
   static std::mutex mutex;  // autograd's threads
   const std::lock_guard lock(mutex);

@@ -28,9 +28,7 @@ class CudaStepGraph final : public StepGraph {
       if (runs_++ < kWarmUps) {
         work();
       } else {
-        if (!captured_) {
-          capture(work);
-        }
+        if (!captured_) capture(work);
         graph_.replay();
       }
     }
@@ -45,15 +43,22 @@ class CudaStepGraph final : public StepGraph {
     graph_.capture_begin();
     try {
       work();
-    } catch (...) {
-      try {
-        graph_.capture_end();  // or the stream stays useless
-      } catch (const std::exception&) {
-      }
+      graph_.capture_end();
+    } catch (const c10::OutOfMemoryError&) {
+      abandon_capture();
       throw;
+    } catch (const std::exception& e) {
+      abandon_capture();
+      TORCH_CHECK(false, "capturing the step as a CUDA graph failed (train.graph: off goes without): ", e.what());
     }
-    graph_.capture_end();
     captured_ = true;
+  }
+  /// So that the stream and the allocator can be used again; what went wrong is known already.
+  void abandon_capture() noexcept {
+    try {
+      graph_.capture_end();
+    } catch (const std::exception&) {
+    }
   }
   /// The second waits for all that the first was given so far.
   void order(const c10::cuda::CUDAStream& first, const c10::cuda::CUDAStream& second) const {

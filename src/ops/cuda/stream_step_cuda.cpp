@@ -129,6 +129,9 @@ StepResults forward_cuda(const StepCall& raw) {
 StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
   StepCall call = raw;
   const Layout layout(call);
+  TORCH_CHECK(g.stats.defined() && g.stats.numel() == 6 * layout.rows && g.stats.scalar_type() == at::kFloat,
+              "[stream_step] the GPU's backward pass needs the statistics that a forward pass returns with flag ",
+              static_cast<int64_t>(kKeep));
   const Tensor& like = raw.stream();
   const c10::cuda::CUDAGuard guard(like.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
