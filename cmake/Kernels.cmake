@@ -39,8 +39,12 @@ if(SIAMESE_CUDA AND TARGET c10_cuda AND NOT SIAMESE_SANITIZE)
   check_language(CUDA)
 endif()
 if(CMAKE_CUDA_COMPILER)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-    set(CMAKE_CUDA_ARCHITECTURES 80 90)  # newer GPUs take the PTX of the last
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    if(DEFINED ENV{CUDAARCHS})
+      set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES 80 90)  # newer GPUs take the PTX of the last
+    endif()
   endif()
   enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 17)  # what CMake 3.25 knows of nvcc 13

@@ -53,6 +53,12 @@ void StepCall::check() const {
   }
   TORCH_CHECK(!has(kRowScale) || (t[kRowScale].dim() == 1 && t[kRowScale].sym_size(0) == sizes[0]),
               "[stream_step] the row scale must be [", sizes[0], "] but is ", t[kRowScale].sym_sizes());
+  TORCH_CHECK(!has(kXStats) || (has(kX) && t[kXStats].scalar_type() == at::kFloat && t[kXStats].is_contiguous() &&
+                                t[kXStats].sym_numel() * d == stream().sym_numel() * 6),
+              "[stream_step] x_stats must be what an earlier step returned for x");
+  for (const at::Tensor& each : t)
+    TORCH_CHECK(!each.defined() || each.device() == stream().device(), "[stream_step] tensors lie on ", each.device(),
+                " and ", stream().device());
   TORCH_CHECK(!has(kC1) || !on(kNormX), "[stream_step] c1 and a norm on x exclude each other");
   TORCH_CHECK(!on(kNormR) || !has(kX), "[stream_step] a norm on r goes with y alone");
   TORCH_CHECK(!on(kDefer) || (on(kNormX) && has(kX)), "[stream_step] only a norm on x can be left pending");

@@ -83,6 +83,9 @@ at::Tensor Scheme::rows(const at::Tensor& r, const at::Tensor& row_scale) {
 
 Streams Scheme::settle(Streams streams) const {
   if (!streams.pending.r.defined()) return streams;
+  // The plain write would take the raw stream for the normed one. Models read between two writes.
+  TORCH_CHECK(!streams.stats.defined(),
+              "[scheme] an update cannot be written apart from a read while a norm is pending");
   const Update update = std::exchange(streams.pending, {});
   const at::Tensor r = update.gate.defined() ? update.r * update.gate.unsqueeze(1) : update.r;
   return apply(std::move(streams), r, update.row_scale, streams.site);
@@ -125,7 +128,10 @@ StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams, const 
     in.r = rows(normed(in.r, in.norm_r), update.row_scale);
     in.norm_r = {};
   }
+  // A stream that is not read needs no kernel that knows of it: the update is added, the rest is a step on x alone.
+  const at::Tensor apart = std::exchange(in.read_y, true) ? at::Tensor() : std::exchange(in.y, at::Tensor());
   StreamStepOutput out = fused_ && stream_step_fusable(in) ? stream_step(in) : stream_step_plain(in);
+  if (apart.defined()) out.y = in.r.defined() ? add(apart, in.r) : apart;
   out.z = modulate(out.z, m);
   return out;
 }

@@ -39,7 +39,8 @@ __device__ __forceinline__ Float8 transposed(const Float8& hat, const Float8& t,
 template <class S, class Z, bool two, bool layer, bool sample, int V, int W, StepForm form>
 __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1) step_backward_kernel(StepCuda p, int row_threads) {
   constexpr int C = step_columns(layer, sample), kSample = layer ? 6 : 3;
-  extern __shared__ float shared[];
+  extern __shared__ float4 dynamic_memory[];
+  float* shared = reinterpret_cast<float*>(dynamic_memory);
   const StepPlace<W> at(row_threads);
   const StepRows rows = step_rows(p);
   const int d = static_cast<int>(p.d), width = static_cast<int>(p.width);

@@ -5,17 +5,40 @@
 
 namespace siamese::kernels {
 
+/// What the column sums of a block take; the longest rows (V = 8) keep theirs in local memory.
+constexpr size_t step_shared_bytes(bool layer, bool sample, int vectors) {
+  return vectors == 8 ? 0 : static_cast<size_t>(step_columns(layer, sample)) * vectors * 256 * kStepThreads / 32 * 4;
+}
+
+/// As in the forward pass, unless this device has too little shared memory for the column sums: then fewer vectors a
+/// lane, and at the last local memory.
+inline cudaError_t step_backward_shape(const StepCuda& call, StepShape* out) {
+  int device = 0, most = 0;
+  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
+  if (const cudaError_t e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+      e != cudaSuccess)
+    return e;
+  const bool sample = call.gate != nullptr || call.scale != nullptr || call.shift != nullptr;
+  const size_t fixed = 1024;  // RowSums' buffer, and some
+  for (const int64_t at_most : {4, 2}) {
+    *out = step_shape(call, at_most);
+    if (step_shared_bytes(call.layer, sample, out->vectors) + fixed <= static_cast<size_t>(most)) return cudaSuccess;
+  }
+  *out = {kStepThreads, 8};
+  return cudaSuccess;
+}
+
 /// Both entry points for a pair of types: with `parts->parts` 0 they are counted, otherwise the pass is launched.
 template <class S, class Z>
 cudaError_t step_backward_typed(const StepCuda& call, StepParts* parts, cudaStream_t stream) {
-  const StepShape shape = step_shape(call);
+  StepShape shape;
+  if (const cudaError_t e = step_backward_shape(call, &shape); e != cudaSuccess) return e;
   return with_step_shape<S>(call, shape, [&](auto layer, auto vectors, auto warps) {
     constexpr bool l = decltype(layer)::value;
     constexpr int v = decltype(vectors)::value, w = decltype(warps)::value;
     // For the longest rows there is only the most general kernel.
     const bool sample = call.gate != nullptr || call.scale != nullptr || call.shift != nullptr || v == 8;
-    const size_t shared =
-        v == 8 ? 0 : static_cast<size_t>(step_columns(l, sample)) * v * 256 * (kStepThreads / 32) * sizeof(float);
+    const size_t shared = step_shared_bytes(l, sample, v);
     auto launch = [&](auto kernel) {
       if (parts->parts == 0) {
         parts->columns = step_columns(call.layer, sample);

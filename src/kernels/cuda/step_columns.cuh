@@ -7,7 +7,7 @@ namespace siamese::kernels {
 
 __host__ __device__ constexpr int step_columns(bool layer, bool sample) { return (layer ? 6 : 3) + (sample ? 3 : 0); }
 
-/// A warp's column sums in shared memory: in registers they would leave room for half as many warps. Quarters of a
+/// A warp's column sums in shared memory: in registers they would leave room for half as many warps. Halves of a
 /// vector lie side by side over the lanes, so that no two lanes meet in a bank. The longest rows (V = 8) do not fit
 /// there and lie in local memory.
 template <int C, int V>

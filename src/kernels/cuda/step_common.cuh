@@ -128,9 +128,9 @@ struct StepShape {
 };
 /// V is 2, 3, 4 or 8; above 2 only where the registers last (RMSNorm on bf16 streams: 4 for one stream, 3 for two where
 /// that spares a second warp) or where rows are too long otherwise.
-inline StepShape step_shape(const StepCuda& call) {
+inline StepShape step_shape(const StepCuda& call, int64_t at_most = 4) {
   const int64_t vectors = (call.d + 7) / 8;
-  const bool light = call.types == StepTypes::bf16_bf16 && !call.layer;
+  const bool light = call.types == StepTypes::bf16_bf16 && !call.layer && at_most > 2;
   const int64_t most = !light ? 2 : call.x == nullptr ? 4 : vectors <= 96 ? 3 : 2;
   int warps = 1;
   while (warps < kStepThreads / 32 && vectors > 32 * warps * most) warps *= 2;

@@ -9,11 +9,11 @@
 // One pass: x, y, r are read once; x̃, X, y', z and the statistics (fp32) are written once. The backward pass reads x̃,
 // y', the statistics and the gradients, and rebuilds every normed value, z included where the caller wants it.
 //
-// Layout: a row is handled by d/8 threads (rounded up to warps), each with 8 neighbouring values (32 above d = 4096); a
-// block takes several rows at a time and walks over a contiguous part of the rows, so that each thread keeps its
-// columns: gains stay in registers and column sums are taken there (stage one), one partial row a block; stage two adds
-// the partial rows in order. A part never crosses a sample, so that the same two stages give the sums per sample of
-// gate, scale and shift. No atomics: the result depends on nothing but the sizes and the number of multiprocessors.
+// Layout: a row belongs to one or more warps (step_common.cuh), and a block walks over a contiguous part of the rows, so
+// that each lane keeps its columns: their sums are taken on the way (stage one, in shared memory), one partial row a
+// block; stage two adds the partial rows in order. A part never crosses a sample, so that the same two stages give the
+// sums per sample of gate, scale and shift. No atomics: the result depends on nothing but the sizes and the number of
+// multiprocessors.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,5 @@
 // Entry points of the backward pass of the stream step, and stage two of its column sums.
-#include "kernels/cuda/stream_step.h"
-#include "kernels/cuda/vec.cuh"
+#include "kernels/cuda/step_common.cuh"
 
 namespace siamese::kernels {
 
@@ -10,8 +9,7 @@ cudaError_t step_backward_typed(const StepCuda& call, StepParts* parts, cudaStre
 namespace {
 
 cudaError_t by_type(const StepCuda& call, StepParts* parts, cudaStream_t stream) {
-  if (call.d < 8 || call.d % 8 != 0 || call.width > call.d || call.samples < 1 || call.rows % call.samples != 0)
-    return cudaErrorInvalidValue;
+  if (!step_sizes_fit(call)) return cudaErrorInvalidValue;
   switch (call.types) {
     case StepTypes::bf16_bf16:
       return step_backward_typed<bfloat, bfloat>(call, parts, stream);

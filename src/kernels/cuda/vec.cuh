@@ -35,12 +35,6 @@ template <>
 __device__ __forceinline__ bfloat from_float<bfloat>(float v) {
   return __float2bfloat16_rn(v);
 }
-/// v as it will read back from memory of type T.
-template <class T>
-__device__ __forceinline__ float rounded(float v) {
-  return to_float(from_float<T>(v));
-}
-
 /// Eight values in the form they have in memory: half the registers of Float8 for bf16.
 template <class T>
 struct Raw8;

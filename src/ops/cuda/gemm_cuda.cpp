@@ -1,6 +1,6 @@
 // Products on the GPU by cuBLASLt. The first time a shape is met its candidates are timed (a few milliseconds each
 // shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is always the
-// library's first choice.
+// library's first choice. Workspaces belong to a stream: products on two streams may run at the same time.
 //
 // cuBLASLt counts columns first: a row-major C = op(A)·op(B) is its Cᵀ = op(B)ᵀ·op(A)ᵀ, on the same memory.
 #include <ATen/ATen.h>
@@ -12,6 +12,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <map>
 #include <unordered_map>
 
 #include "ops/cuda/cublas_lt.h"
@@ -33,7 +34,7 @@ void check(cublasStatus_t status, const char* what) {
 struct Plan {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-  cublasLtMatmulAlgo_t algo{};
+  cublasLtMatmulAlgo_t first{}, best{};  // the library's choice, and the fastest once tuned
   bool tuned = false;
 
   void run(const CublasLt& lt, const void* pa, const void* pb, void* pc, const Tensor& workspace,
@@ -58,14 +59,17 @@ class Products {
     const c10::cuda::CUDAGuard guard(a.device());
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     Tensor out = at::empty({m, n}, a.options());
-    if (!workspace_.defined()) workspace_ = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
-    Plan& plan = plan_of(m, n, k, ta, tb);
+    Tensor& workspace = workspaces_[{a.device().index(), stream}];
+    if (!workspace.defined()) workspace = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
+    Plan& plan = plan_of(a.device().index(), m, n, k, ta, tb);
+    const bool deterministic = at::globalContext().deterministicAlgorithms();
     // The library's first matrix is our second.
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
-    if (!plan.tuned && !at::globalContext().deterministicAlgorithms() &&
+    if (!plan.tuned && !deterministic &&
         c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None)
-      tune(plan, key_of(m, n, k, ta, tb), first, second, out.mutable_data_ptr(), stream);
-    plan.run(lt_, first, second, out.mutable_data_ptr(), workspace_, plan.algo, stream);
+      tune(plan, key_of(m, n, k, ta, tb), first, second, out.mutable_data_ptr(), workspace, stream);
+    plan.run(lt_, first, second, out.mutable_data_ptr(), workspace,
+             plan.tuned && !deterministic ? plan.best : plan.first, stream);
     return out;
   }
 
@@ -95,10 +99,10 @@ class Products {
     return results;
   }
 
-  Plan& plan_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
-    const std::string key = key_of(m, n, k, ta, tb);
-    Plan& plan = plans_[key];
-    if (plan.desc != nullptr) return plan;
+  Plan& plan_of(int device, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+    const std::string key = key_of(m, n, k, ta, tb), place = c10::str(device, ": ", key);
+    if (const auto known = plans_.find(place); known != plans_.end()) return known->second;
+    Plan plan;  // kept only once it is whole
     check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
     const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
@@ -111,19 +115,22 @@ class Products {
     tb ? layout(&plan.a, k, n) : layout(&plan.a, n, k);
     ta ? layout(&plan.b, m, k) : layout(&plan.b, k, m);
     layout(&plan.c, n, m);
-    plan.algo = candidates(plan, 1).front().algo;
+    plan.first = candidates(plan, 1).front().algo;
     cublasLtMatmulAlgo_t known;
-    cublasLtMatmulHeuristicResult_t unused;
-    if (!at::globalContext().deterministicAlgorithms() && cache_.find(key, &known) &&
-        lt_.check(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &unused) == CUBLAS_STATUS_SUCCESS) {
-      plan.algo = known;
+    cublasLtMatmulHeuristicResult_t needs;
+    if (cache_.find(key, &known) &&
+        lt_.check(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &needs) == CUBLAS_STATUS_SUCCESS &&
+        needs.workspaceSize <= kWorkspace) {
+      plan.best = known;
       plan.tuned = true;
     }
-    return plan;
+    return plans_[place] = plan;
   }
 
   /// Runs every candidate a few times, the fastest wins.
-  void tune(Plan& plan, const std::string& key, const void* first, const void* second, void* out, cudaStream_t stream) {
+  void tune(Plan& plan, const std::string& key, const void* first, const void* second, void* out,
+            const Tensor& workspace, cudaStream_t stream) {
+    plan.best = plan.first;
     plan.tuned = true;
     cudaEvent_t begin, end;
     C10_CUDA_CHECK(cudaEventCreate(&begin));
@@ -132,9 +139,9 @@ class Products {
     for (const auto& candidate : candidates(plan, kCandidates)) {
       if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
       try {
-        plan.run(lt_, first, second, out, workspace_, candidate.algo, stream);
+        plan.run(lt_, first, second, out, workspace, candidate.algo, stream);
         C10_CUDA_CHECK(cudaEventRecord(begin, stream));
-        for (int i = 0; i < kRepeats; ++i) plan.run(lt_, first, second, out, workspace_, candidate.algo, stream);
+        for (int i = 0; i < kRepeats; ++i) plan.run(lt_, first, second, out, workspace, candidate.algo, stream);
         C10_CUDA_CHECK(cudaEventRecord(end, stream));
         C10_CUDA_CHECK(cudaEventSynchronize(end));
       } catch (const c10::Error&) {
@@ -142,22 +149,23 @@ class Products {
       }
       float ms = 0;
       C10_CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
-      if (best == 0 || ms < best) best = ms, plan.algo = candidate.algo;
+      if (best == 0 || ms < best) best = ms, plan.best = candidate.algo;
     }
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
-    cache_.add(key, plan.algo);
+    cache_.add(key, plan.best);
   }
 
   const CublasLt& lt_;
   ProductCache cache_;
-  Tensor workspace_;
+  std::map<std::pair<int, cudaStream_t>, Tensor> workspaces_;
   std::unordered_map<std::string, Plan> plans_;
 };
 
 bool suits(const Tensor& t) {
   return t.scalar_type() == at::kBFloat16 && t.is_contiguous() && t.numel() > 0 && t.size(0) % 8 == 0 &&
-         t.size(1) % 8 == 0 && reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
+         t.size(1) % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 256 == 0;  // what its choice of algorithms counts on
 }
 
 Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {

@@ -18,7 +18,6 @@ class ProductCache {
   bool find(const std::string& key, cublasLtMatmulAlgo_t* algo);
   /// Remembers and writes the file (a temporary one, then a rename). Failing to write is no error.
   void add(const std::string& key, const cublasLtMatmulAlgo_t& algo);
-  const std::string& file() const { return file_; }
 
  private:
   std::mutex mutex_;

@@ -86,6 +86,10 @@ std::vector<Tensor> backward_cuda(const Tensor& gq, const Tensor& gk, const Tens
     const bool there = affine.get(i).has_value() && affine.get(i)->defined();
     result[1 + i] = at::empty({there ? qkv.size(3) : 0}, qkv.options());
     if (!there) continue;
+    if (!normed || p.tokens == 0) {  // no part sums anything
+      result[1 + i].zero_();
+      continue;
+    }
     sums.column[sums.count] = static_cast<int>(i);
     sums.out[sums.count++] = result[1 + i].mutable_data_ptr();
   }

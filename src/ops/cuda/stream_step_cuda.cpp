@@ -129,14 +129,13 @@ StepResults forward_cuda(const StepCall& raw) {
 StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
   StepCall call = raw;
   const Layout layout(call);
-  TORCH_CHECK(g.stats.defined() && g.stats.numel() == 6 * layout.rows && g.stats.scalar_type() == at::kFloat,
+  TORCH_CHECK(g.stats.defined() && g.stats.numel() == 6 * layout.rows && g.stats.scalar_type() == at::kFloat &&
+                  g.stats.is_contiguous(),
               "[stream_step] the GPU's backward pass needs the statistics that a forward pass returns with flag ",
               static_cast<int64_t>(kKeep));
   const Tensor& like = raw.stream();
   const c10::cuda::CUDAGuard guard(like.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
-  TORCH_CHECK(g.stats.defined() && g.stats.numel() == 6 * layout.rows && g.stats.is_contiguous(),
-              "[stream_step_backward] stats must be what the forward pass returned, 6 rows of ", layout.rows);
   for (const auto& [saved, wanted] : {std::pair{&g.saved_x, kX}, {&g.saved_y, kY}})
     TORCH_CHECK(saved->defined() == call.has(wanted) && (!saved->defined() || saved->sizes() == like.sizes()),
                 "[stream_step_backward] saved_x and saved_y must be like x and y");
@@ -165,6 +164,10 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
   auto sum = [&](kernels::ColumnSums& sums, StepTensor i, int column, at::IntArrayRef shape) {
     if (!call.has(i)) return;
     result[i] = at::empty(shape, like.options().dtype(call.dtype));
+    if (layout.rows == 0) {  // no part sums anything
+      result[i].zero_();
+      return;
+    }
     sums.column[sums.count] = column;
     sums.out[sums.count++] = out(result[i]);
   };
