@@ -126,13 +126,25 @@ StepResults forward_cuda(const StepCall& raw) {
   return result;
 }
 
-StepBackward backward_cuda(const StepCall& raw, const StepGradients& g) {
+/// A graph traced where nobody asked for the statistics hands over x, y and r instead: the forward pass runs again.
+StepGradients with_statistics(const StepCall& call, StepGradients g) {
+  if (g.stats.defined() && g.stats.numel() > 0) return g;
+  StepCall again = call;
+  again.flags |= kKeep;
+  const StepResults out = forward_cuda(again);
+  const bool out_is_raw = out[kXOut].defined() && (!call.on(kNormX) || call.on(kDefer));
+  g.stats = out[kStats];
+  if (call.has(kX)) g.saved_x = out[kXRaw].defined() ? out[kXRaw] : out_is_raw ? out[kXOut] : call[kX];
+  if (call.has(kY)) g.saved_y = out[kYOut].defined() ? out[kYOut] : call[kY];
+  return g;
+}
+
+StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
   StepCall call = raw;
   const Layout layout(call);
-  TORCH_CHECK(g.stats.defined() && g.stats.numel() == 6 * layout.rows && g.stats.scalar_type() == at::kFloat &&
-                  g.stats.is_contiguous(),
-              "[stream_step] the GPU's backward pass needs the statistics that a forward pass returns with flag ",
-              static_cast<int64_t>(kKeep));
+  const StepGradients g = with_statistics(raw, given);
+  TORCH_CHECK(g.stats.numel() == 6 * layout.rows && g.stats.scalar_type() == at::kFloat && g.stats.is_contiguous(),
+              "[stream_step_backward] stats must be what the forward pass returned, 6 rows of ", layout.rows);
   const Tensor& like = raw.stream();
   const c10::cuda::CUDAGuard guard(like.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
