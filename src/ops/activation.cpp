@@ -122,9 +122,7 @@ class ActivateProject : public torch::autograd::Function<ActivateProject> {
 
 /// Whether the GPU has a kernel for p.
 bool fast(const Tensor& p, Activation kind) {
-  static const bool there = c10::Dispatcher::singleton()
-                                .findSchemaOrThrow("siamese::activation", "")
-                                .hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  static const bool there = has_cuda_kernel("siamese::activation");
   const int64_t width = kind == Activation::swiglu ? p.size(-1) / 2 : p.size(-1);
   return p.is_cuda() && there && width % 8 == 0 && (p.scalar_type() == at::kBFloat16 || p.scalar_type() == at::kFloat);
 }

@@ -1,20 +1,17 @@
 #include "ops/gemm.h"
 
 namespace siamese {
-namespace {
 
 using at::Tensor;
 
-Tensor plain(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
+Tensor gemm_plain(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
   return at::mm(transpose_a ? a.t() : a, transpose_b ? b.t() : b);
 }
-
-}  // namespace
 
 TORCH_LIBRARY_FRAGMENT(siamese, m) {
   m.def("gemm(Tensor a, Tensor b, bool transpose_a=False, bool transpose_b=False) -> Tensor");
 }
-TORCH_LIBRARY_IMPL(siamese, CompositeExplicitAutograd, m) { m.impl("gemm", plain); }
+TORCH_LIBRARY_IMPL(siamese, CompositeExplicitAutograd, m) { m.impl("gemm", gemm_plain); }
 
 Tensor gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("siamese::gemm", "").typed<decltype(gemm)>();

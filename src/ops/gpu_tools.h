@@ -1,5 +1,5 @@
-// What the rest of the program needs of CUDA itself. The executable does not link CUDA: libsiamese_cuda.so fills this in
-// when it is opened (train/device.h).
+// What the rest of the program needs of CUDA itself. The executable does not link CUDA: libsiamese_cuda.so fills this
+// in when it is opened (train/device.h).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,16 @@ class StepGraph {
   virtual ~StepGraph() = default;
   /// Runs `work` on the graph's own stream, which then waits for and is waited for by the caller's stream.
   virtual void run(const std::function<void()>& work) = 0;
-  virtual bool captured() const = 0;
 };
+
+/// As a graph where there is one, operation by operation otherwise.
+inline void run_step(StepGraph* graph, const std::function<void()>& work) {
+  if (graph != nullptr) {
+    graph->run(work);
+  } else {
+    work();
+  }
+}
 
 class GpuTools {
  public:

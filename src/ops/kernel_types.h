@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include "kernels/bf16.h"
 
@@ -20,6 +21,11 @@ void with_kernel_type(at::ScalarType type, const char* op, const F& f) {
     default:
       TORCH_CHECK(false, "[", op, "] needs fp32, fp64 or bf16 but got ", type);
   }
+}
+
+/// Whether libsiamese_cuda.so has brought a kernel for the operator ("siamese::rope"). Ask once and keep the answer.
+inline bool has_cuda_kernel(const char* op) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(op, "").hasKernelForDispatchKey(c10::DispatchKey::CUDA);
 }
 
 /// Null for an undefined tensor.

@@ -7,25 +7,6 @@ namespace {
 
 constexpr int64_t kFewRows = 128;  // below this, preparing a oneDNN product costs more than it saves
 
-/// y = x·Wᵀ through `siamese::gemm`, forward and backward.
-class GemmFunction : public torch::autograd::Function<GemmFunction> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight) {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    ctx->save_for_backward({x, weight});
-    return gemm(x, weight, false, true);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 torch::autograd::variable_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const at::Tensor g = grads[0].contiguous();
-    at::Tensor gx, gw;
-    if (ctx->needs_input_grad(0)) gx = gemm(g, saved[1], false, false);
-    if (ctx->needs_input_grad(1)) gw = gemm(g, saved[0], true, false);
-    return {gx, gw};
-  }
-};
-
 /// a [rows, k] times bᵀ of b [n, k], by oneDNN. Strided inputs are taken as they are.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   using Scalars = c10::List<std::optional<at::Scalar>>;
@@ -42,12 +23,26 @@ bool onednn() {
   return there;
 }
 
-class LinearFunction : public torch::autograd::Function<LinearFunction> {
+/// How the three products of a layer are taken.
+struct ByOnednn {
+  static at::Tensor forward(const at::Tensor& x, const at::Tensor& weight) { return product(x, weight); }
+  static at::Tensor of_input(const at::Tensor& g, const at::Tensor& weight) { return product(g, weight.t()); }
+  static at::Tensor of_weight(const at::Tensor& g, const at::Tensor& x) { return at::mm(g.t(), x); }
+};
+struct ByGemm {
+  static at::Tensor forward(const at::Tensor& x, const at::Tensor& weight) { return gemm(x, weight, false, true); }
+  static at::Tensor of_input(const at::Tensor& g, const at::Tensor& weight) { return gemm(g, weight, false, false); }
+  static at::Tensor of_weight(const at::Tensor& g, const at::Tensor& x) { return gemm(g, x, true, false); }
+};
+
+/// y = x·Wᵀ
+template <class Products>
+class LinearFunction : public torch::autograd::Function<LinearFunction<Products>> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight) {
     at::AutoDispatchBelowADInplaceOrView guard;
     ctx->save_for_backward({x, weight});
-    return product(x, weight);
+    return Products::forward(x, weight);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
@@ -55,8 +50,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor g = grads[0].contiguous();
     at::Tensor gx, gw;
-    if (ctx->needs_input_grad(0)) gx = product(g, saved[1].t());
-    if (ctx->needs_input_grad(1)) gw = at::mm(g.t(), saved[0]);
+    if (ctx->needs_input_grad(0)) gx = Products::of_input(g, saved[1]);
+    if (ctx->needs_input_grad(1)) gw = Products::of_weight(g, saved[0]);
     return {gx, gw};
   }
 };
@@ -67,15 +62,15 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, const at::Tens
   const int64_t in = x.size(-1), rows = in == 0 ? 0 : x.numel() / in;
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  if (x.is_cuda() && x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 && rows >= kFewRows) {
-    const at::Tensor out = GemmFunction::apply(x.reshape({rows, in}).contiguous(), weight).view(shape);
+  auto by = [&](auto products) {
+    const at::Tensor flat = x.reshape({rows, in}).contiguous();
+    const at::Tensor out = LinearFunction<decltype(products)>::apply(flat, weight).view(shape);
     return bias.defined() ? out + bias : out;
-  }
-  const bool suits =
-      x.device().is_cpu() && x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat && rows >= kFewRows;
-  if (!suits || !onednn()) return at::linear(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
-  const at::Tensor out = LinearFunction::apply(x.reshape({rows, in}).contiguous(), weight).view(shape);
-  return bias.defined() ? out + bias : out;
+  };
+  const bool both = x.scalar_type() == weight.scalar_type() && rows >= kFewRows;
+  if (both && x.is_cuda() && x.scalar_type() == at::kBFloat16) return by(ByGemm{});
+  if (both && x.device().is_cpu() && x.scalar_type() == at::kFloat && onednn()) return by(ByOnednn{});
+  return at::linear(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
 }
 
 }  // namespace siamese

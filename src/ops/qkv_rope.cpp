@@ -1,5 +1,6 @@
 #include "ops/qkv_rope.h"
 
+#include "ops/kernel_types.h"
 #include "ops/rope.h"
 
 namespace siamese {
@@ -88,9 +89,7 @@ std::vector<Tensor> qkv_affine(const AttentionCore& core) {
 }
 
 bool qkv_has_cuda() {
-  static const bool there = c10::Dispatcher::singleton()
-                                .findSchemaOrThrow("siamese::qkv_rope_out", "")
-                                .hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  static const bool there = has_cuda_kernel("siamese::qkv_rope_out");
   return there;
 }
 

@@ -3,6 +3,7 @@
 #include "ops/stream_step.h"
 
 #include "ops/gemm.h"
+#include "ops/kernel_types.h"
 #include "ops/step_call.h"
 
 namespace siamese {
@@ -12,9 +13,7 @@ using at::Tensor;
 using torch::autograd::variable_list;
 
 bool has_cuda_kernels() {
-  static const bool there = c10::Dispatcher::singleton()
-                                .findSchemaOrThrow("siamese::stream_step", "")
-                                .hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  static const bool there = has_cuda_kernel("siamese::stream_step");
   return there;
 }
 
@@ -89,7 +88,9 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
       if (x_tilde.defined()) call.t[kX] = x_tilde;
       if (y_new.defined()) call.t[kY] = y_new;
       if (!call.has(kR) && ctx->saved_data["has_r"].toBool())
-        call.t[kR] = at::empty_like(call.stream(), call.stream().options().dtype(call.dtype));
+        call.t[kR] = call.stream().scalar_type() == call.dtype
+                         ? call.stream()
+                         : at::empty_like(call.stream(), call.stream().options().dtype(call.dtype));
     }
     Tensor flat;  // gradient of the product [rows, out]
     if (weight.defined() && g[0].defined()) {

@@ -32,11 +32,7 @@ at::Tensor StepRunner::step(int64_t number) {
     found_ = optimizer_->apply(loss.ce.detach());
   };
   optimizer_->plan(recipe_.train.lr, number);
-  if (graph_ != nullptr) {
-    graph_->run(work);
-  } else {
-    work();
-  }
+  run_step(graph_.get(), work);
   return found_;
 }
 

@@ -1,5 +1,5 @@
-// One training step of a language model on a fixed batch buffer, as the benchmark times it and the graph tests compare
-// it: forward, backward, clip and update, eagerly or as a CUDA graph.
+// One training step of a language model on a fixed batch of random ids, as the benchmark times it: forward, backward,
+// clip and update, eagerly or as a CUDA graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,6 @@ class StepRunner {
   /// Step `number` (from 1); does not wait for a GPU. What it found: train/optimizer.h.
   at::Tensor step(int64_t number);
   LanguageModel& model() { return *model_; }
-  bool captured() const { return graph_ != nullptr && graph_->captured(); }
 
  private:
   Recipe recipe_;

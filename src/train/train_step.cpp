@@ -10,11 +10,7 @@ at::Tensor TrainStep::run(int64_t step, double lr) {
   task_.load();
   optimizer_.plan(lr, step + 1);
   const auto work = [&] { found_ = optimizer_.apply(task_.accumulate([&] { optimizer_.collect(); })); };
-  if (graph_ != nullptr) {
-    graph_->run(work);
-  } else {
-    work();
-  }
+  run_step(graph_.get(), work);
   return found_;
 }
 

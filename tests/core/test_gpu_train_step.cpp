@@ -36,6 +36,14 @@ class GpuTrainStep : public Gpu {
     return r;
   }
 
+  ModelOptions narrow_options(Recompute policy) const {
+    ModelOptions options;
+    options.device = gpu_;
+    options.dtype = options.stream_dtype = at::kBFloat16;
+    options.recompute = policy;
+    return options;
+  }
+
   /// Loss and gradient norm of every step.
   static std::vector<std::pair<double, double>> steps_in(const TempFolder& run) {
     std::istringstream in(slurp(run.file("metrics.jsonl")));
@@ -126,11 +134,7 @@ TEST_F(GpuTrainStep, EveryPolicyGivesTheGradientsOfNone) {
     std::vector<at::Tensor> wanted;
     double loss_wanted = 0;
     for (const Recompute policy : {Recompute::none, Recompute::norms, Recompute::feed_forward, Recompute::block}) {
-      ModelOptions options;
-      options.device = gpu_;
-      options.dtype = options.stream_dtype = at::kBFloat16;
-      options.recompute = policy;
-      LanguageModel model(config, options);
+      LanguageModel model(config, narrow_options(policy));
       fill_randomly(model.params());
       Forward forward;
       forward.training = true;
@@ -156,11 +160,7 @@ TEST_F(GpuTrainStep, EveryPolicyKeepsLessThanTheOneBefore) {
   const at::Tensor ids = random_ids(16, 513, 256).to(gpu_);
   int64_t before = std::numeric_limits<int64_t>::max();
   for (const Recompute policy : {Recompute::none, Recompute::norms, Recompute::feed_forward, Recompute::block}) {
-    ModelOptions options;
-    options.device = gpu_;
-    options.dtype = options.stream_dtype = at::kBFloat16;
-    options.recompute = policy;
-    LanguageModel model(config, options);
+    LanguageModel model(config, narrow_options(policy));
     model.params().initialise(1);
     gpu_tools()->reset_peak();
     torch::autograd::backward({model.loss(ids, {}).total});

@@ -6,18 +6,13 @@
 #include <torch/library.h>
 
 #include "kernels/cuda/activation.h"
+#include "ops/cuda/tensors.h"
 
 namespace siamese {
 namespace {
 
 using at::Tensor;
 using kernels::ActivationKind;
-
-/// Contiguous and 16-byte aligned.
-Tensor fit(const Tensor& t) {
-  const Tensor c = t.contiguous();
-  return reinterpret_cast<uintptr_t>(c.const_data_ptr()) % 16 == 0 ? c : c.clone();
-}
 
 struct Sizes {
   int64_t width, rows;
@@ -44,7 +39,7 @@ Tensor make_output(const Tensor& p, int64_t width) {
 Tensor forward_cuda(const Tensor& input, int64_t kind) {
   const Sizes s(input, kind);
   const c10::cuda::CUDAGuard guard(input.device());
-  const Tensor p = fit(input);
+  const Tensor p = aligned(input);
   Tensor out = make_output(p, s.width);
   C10_CUDA_CHECK(kernels::activation_forward_cuda(static_cast<ActivationKind>(kind), s.bf16, p.const_data_ptr(),
                                                   out.mutable_data_ptr(), s.rows, s.width,
@@ -55,7 +50,7 @@ Tensor forward_cuda(const Tensor& input, int64_t kind) {
 std::tuple<Tensor, Tensor> backward_cuda(const Tensor& gradient, const Tensor& input, int64_t kind, bool want_output) {
   const Sizes s(input, kind);
   const c10::cuda::CUDAGuard guard(input.device());
-  const Tensor p = fit(input), g = fit(gradient);
+  const Tensor p = aligned(input), g = aligned(gradient);
   Tensor gp = at::empty_like(p), again = want_output ? at::empty_like(g) : at::empty({0}, p.options());
   C10_CUDA_CHECK(kernels::activation_backward_cuda(
       static_cast<ActivationKind>(kind), s.bf16, p.const_data_ptr(), g.const_data_ptr(), gp.mutable_data_ptr(),

@@ -25,10 +25,8 @@ std::unique_ptr<CublasLt> open() {
   find(lt->heuristic, "cublasLtMatmulAlgoGetHeuristic");
   find(lt->check, "cublasLtMatmulAlgoCheck");
   find(lt->desc_create, "cublasLtMatmulDescCreate");
-  find(lt->desc_destroy, "cublasLtMatmulDescDestroy");
   find(lt->desc_set, "cublasLtMatmulDescSetAttribute");
   find(lt->layout_create, "cublasLtMatrixLayoutCreate");
-  find(lt->layout_destroy, "cublasLtMatrixLayoutDestroy");
   find(lt->preference_create, "cublasLtMatmulPreferenceCreate");
   find(lt->preference_destroy, "cublasLtMatmulPreferenceDestroy");
   find(lt->preference_set, "cublasLtMatmulPreferenceSetAttribute");

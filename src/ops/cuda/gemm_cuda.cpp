@@ -17,6 +17,7 @@
 
 #include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/product_cache.h"
+#include "ops/gemm.h"
 
 namespace siamese {
 namespace {
@@ -173,7 +174,7 @@ Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpo
   TORCH_CHECK(a.size(transpose_a ? 0 : 1) == b.size(transpose_b ? 1 : 0), "[gemm] ", a.sizes(), " and ", b.sizes(),
               " do not fit");
   const CublasLt* lt = CublasLt::get();
-  if (lt == nullptr || !suits(a) || !suits(b)) return at::mm(transpose_a ? a.t() : a, transpose_b ? b.t() : b);
+  if (lt == nullptr || !suits(a) || !suits(b)) return gemm_plain(a, b, transpose_a, transpose_b);
   static Products products(*lt);
   static std::mutex mutex;  // autograd's threads
   const std::lock_guard lock(mutex);

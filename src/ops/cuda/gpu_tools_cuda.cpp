@@ -34,7 +34,6 @@ class CudaStepGraph final : public StepGraph {
     }
     order(stream_, caller);
   }
-  bool captured() const override { return captured_; }
 
  private:
   void capture(const std::function<void()>& work) {

@@ -39,7 +39,7 @@ HyperOutputs forward_gpu(SIAMESE_HYPER_ARGS) {
   call.gain = pointer(g), call.map_gain = pointer(map_g);
   std::vector<Tensor> dense;
   for (size_t i = 0; i < maps.size(); ++i) dense.push_back(maps[i].contiguous()), call.maps[i] = pointer(dense[i]);
-  call.h_out = result(h_out), call.z = result(z);
+  call.h_out = writable(h_out), call.z = writable(z);
   if (s.kind != HyperKind::sum) {
     call.residual_out = result_floats(residual_out);
     call.write_out = result_floats(write_out);
@@ -79,13 +79,13 @@ std::vector<Tensor> backward_gpu(SIAMESE_HYPER_BACKWARD_ARGS) {
     dense.push_back(maps[i].contiguous());
     call.maps[i] = pointer(dense[i]);
     results.push_back(at::empty_like(dense[i]));
-    sums.g_maps[i] = result(results.back());
+    sums.g_maps[i] = writable(results.back());
   }
-  sums.g_gain = result(results[kHyperGradGain]), sums.g_map_gain = result(results[kHyperGradMapGain]);
+  sums.g_gain = writable(results[kHyperGradGain]), sums.g_map_gain = writable(results[kHyperGradMapGain]);
   call.saved = floats(kept);
   call.saved_width = static_cast<int>(hyper_saved_width(s.kind, s.n));
   call.saved_rho = saved_rho(s);
-  call.g_h = result(results[kHyperGradH]), call.g_r = result(results[kHyperGradR]);
+  call.g_h = writable(results[kHyperGradH]), call.g_r = writable(results[kHyperGradR]);
   call.g_b = result_floats(results[kHyperGradWrite]);
   int parts = 0;
   C10_CUDA_CHECK(kernels::hyper_backward_parts(call, &parts));

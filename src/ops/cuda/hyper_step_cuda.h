@@ -6,21 +6,14 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "ops/cuda/tensors.h"
 #include "ops/hyper_step_call.h"
 
 namespace siamese {
 
-/// The kernels read 16 bytes at a time; a view into a larger tensor may begin anywhere.
-inline at::Tensor aligned(const at::Tensor& t) {
-  if (!t.defined()) return t;
-  const at::Tensor dense = t.contiguous();
-  return reinterpret_cast<uintptr_t>(dense.const_data_ptr()) % 16 == 0 ? dense : dense.clone();
-}
 inline at::Tensor aligned(const OptionalTensor& t) { return aligned(given(t)); }
 
-inline const void* pointer(const at::Tensor& t) { return t.defined() ? t.const_data_ptr() : nullptr; }
 inline const float* floats(const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
-inline void* result(const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr() : nullptr; }
 inline float* result_floats(const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr<float>() : nullptr; }
 
 /// H with the distances, in elements, between tokens and between streams. Streams that begin as one tensor need no

@@ -38,7 +38,7 @@ struct Parameters {
   }
   Tensor packed(const kernels::MhcSizes& z, bool forward, c10::cuda::CUDAStream stream) const {
     const Tensor out = at::empty({int64_t{3} * z.n * (z.d / 32) * 512}, maps[0].options().dtype(at::kByte));
-    C10_CUDA_CHECK(kernels::mhc_pack_cuda(z, pointers, forward, result(out), stream));
+    C10_CUDA_CHECK(kernels::mhc_pack_cuda(z, pointers, forward, writable(out), stream));
     return out;
   }
 };
@@ -68,7 +68,7 @@ void mhc_forward_gpu(const HyperSizes& s, const HyperOutputs& out, SIAMESE_HYPER
     call.h = pointer(view.h), call.token_stride = view.token_stride, call.stream_stride = view.stream_stride;
     call.residual = floats(a), call.write = floats(b), call.r = pointer(update), call.gain = pointer(g);
     call.packed = pointer(packed), call.s_read = p.pointers.s[0], call.b_read = p.pointers.b[0];
-    call.h_out = result(h_out), call.z = result(z), call.saved = result_floats(saved);
+    call.h_out = writable(h_out), call.z = writable(z), call.saved = result_floats(saved);
     C10_CUDA_CHECK(kernels::mhc_forward_cuda(call, stream));
     C10_CUDA_CHECK(kernels::mhc_maps_cuda(of_maps, stream));
     return;
@@ -79,7 +79,7 @@ void mhc_forward_gpu(const HyperSizes& s, const HyperOutputs& out, SIAMESE_HYPER
   call.bf16 = sizes.bf16, call.tokens = s.tokens, call.n = sizes.n, call.d = sizes.d;
   call.h = pointer(view.h), call.token_stride = view.token_stride, call.stream_stride = view.stream_stride;
   call.residual = floats(a), call.write = floats(b), call.r = pointer(update);
-  call.h_out = result(h_out), call.squares = result_floats(squares);
+  call.h_out = writable(h_out), call.squares = result_floats(squares);
   C10_CUDA_CHECK(kernels::hyper_forward_cuda(call, stream));
   const Tensor product = at::mm(h_out.view({s.tokens, s.n * s.d}), p.weights());
   of_maps.product = pointer(product), of_maps.squares = floats(squares), of_maps.read = result_floats(read);
@@ -90,7 +90,7 @@ void mhc_forward_gpu(const HyperSizes& s, const HyperOutputs& out, SIAMESE_HYPER
   reads.norm = norm;
   reads.eps = static_cast<float>(eps);
   reads.h = pointer(h_out), reads.token_stride = s.n * s.d, reads.stream_stride = s.d;
-  reads.read = floats(read), reads.gain = pointer(g), reads.z = result(z);
+  reads.read = floats(read), reads.gain = pointer(g), reads.z = writable(z);
   reads.saved = result_floats(saved);
   reads.saved_width = static_cast<int>(hyper_saved_width(s.kind, s.n)), reads.saved_rho = saved_rho(s);
   C10_CUDA_CHECK(kernels::hyper_forward_cuda(reads, stream));
@@ -129,8 +129,8 @@ std::vector<Tensor> mhc_backward_gpu(const HyperSizes& s, SIAMESE_HYPER_BACKWARD
   call.h = pointer(streams), call.g_mixed = pointer(g_mixed), call.g_z = pointer(g_in);
   call.g_write = floats(g_b_out), call.write = floats(b), call.saved = floats(kept);
   call.r = pointer(update), call.gain = pointer(g);
-  call.dots = result_floats(dots), call.records = result_floats(records), call.e = result(e);
-  call.g_h = result(results[kHyperGradH]), call.g_r = result(results[kHyperGradR]);
+  call.dots = result_floats(dots), call.records = result_floats(records), call.e = writable(e);
+  call.g_h = writable(results[kHyperGradH]), call.g_r = writable(results[kHyperGradR]);
   call.g_b = result_floats(results[kHyperGradWrite]);
   call.gain_sums = result_floats(gain_sums), call.map_sums = result_floats(map_sums);
   C10_CUDA_CHECK(kernels::mhc_dots_cuda(call, parts, stream));
@@ -152,11 +152,11 @@ std::vector<Tensor> mhc_backward_gpu(const HyperSizes& s, SIAMESE_HYPER_BACKWARD
   }
   kernels::MhcSumsCuda sums;
   for (size_t i = 0; i < 3; ++i) {
-    sums.g_phi[i] = result(results[kHyperGradMaps + i]);
-    sums.g_b[i] = result(results[kHyperGradMaps + 3 + i]);
-    sums.g_s[i] = result(results[kHyperGradMaps + 6 + i]);
+    sums.g_phi[i] = writable(results[kHyperGradMaps + i]);
+    sums.g_b[i] = writable(results[kHyperGradMaps + 3 + i]);
+    sums.g_s[i] = writable(results[kHyperGradMaps + 6 + i]);
   }
-  sums.g_map_gain = result(results[kHyperGradMapGain]), sums.g_gain = result(results[kHyperGradGain]);
+  sums.g_map_gain = writable(results[kHyperGradMapGain]), sums.g_gain = writable(results[kHyperGradGain]);
   C10_CUDA_CHECK(kernels::mhc_sums_cuda(call, parts, sums, stream));
   return results;
 }

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "kernels/cuda/stream_step.h"
+#include "ops/cuda/tensors.h"
 #include "ops/step_call.h"
 
 namespace siamese {
@@ -33,10 +34,7 @@ struct Layout {
   }
   /// Contiguous, padded with zeros to d columns, 16-byte aligned; undefined stays so.
   Tensor fit(const Tensor& t) const {
-    if (!t.defined()) return t;
-    Tensor out = t.contiguous();
-    if (d != width) out = at::constant_pad_nd(out, {0, d - width});
-    return reinterpret_cast<uintptr_t>(out.const_data_ptr()) % 16 == 0 ? out : out.clone();
+    return aligned(t.defined() && d != width ? at::constant_pad_nd(t, {0, d - width}) : t);
   }
   Tensor make(const Tensor& like, at::ScalarType type) const {
     std::vector<int64_t> shape = like.sizes().vec();
@@ -53,9 +51,6 @@ kernels::StepTypes types_of(at::ScalarType s, at::ScalarType z) {
   if (s == at::kFloat && z == at::kFloat) return kernels::StepTypes::fp32_fp32;
   TORCH_CHECK(false, "[stream_step] no CUDA kernel for streams of type ", s, " and values of type ", z);
 }
-
-const void* in(const Tensor& t) { return t.defined() ? t.const_data_ptr() : nullptr; }
-void* out(const Tensor& t) { return t.defined() ? t.mutable_data_ptr() : nullptr; }
 
 /// Ones or zeros [d] that stay: the kernels want a gain for every norm, and a bias under LayerNorm.
 Tensor constant(double value, int64_t d, const at::TensorOptions& options) {
@@ -79,24 +74,24 @@ StepCuda arguments(StepCall& call, const Layout& layout) {
   p.layer = call.on(kLayer), p.norm_r = call.on(kNormR), p.norm_x = call.on(kNormX), p.norm_y = call.on(kNormY);
   p.norm_in = call.on(kNormIn), p.skip_y = call.on(kSkipY);
   p.eps = static_cast<float>(call.eps), p.a = static_cast<float>(call.a);
-  p.x = in(call[kX]), p.y = in(call[kY]), p.r = in(call[kR]);
-  p.gain_a = in(call[call.has(kX) ? kGainX : kGainR]), p.bias_a = in(call[call.has(kX) ? kBiasX : kBiasR]);
-  p.gain_y = in(call[kGainY]), p.bias_y = in(call[kBiasY]), p.gain_in = in(call[kGainIn]);
-  p.bias_in = in(call[kBiasIn]), p.c1 = in(call[kC1]);
+  p.x = pointer(call[kX]), p.y = pointer(call[kY]), p.r = pointer(call[kR]);
+  p.gain_a = pointer(call[call.has(kX) ? kGainX : kGainR]), p.bias_a = pointer(call[call.has(kX) ? kBiasX : kBiasR]);
+  p.gain_y = pointer(call[kGainY]), p.bias_y = pointer(call[kBiasY]), p.gain_in = pointer(call[kGainIn]);
+  p.bias_in = pointer(call[kBiasIn]), p.c1 = pointer(call[kC1]);
   TORCH_CHECK(p.layer || (p.bias_a == nullptr && p.bias_y == nullptr && p.bias_in == nullptr),
               "[stream_step] the GPU's RMSNorm has no bias");
   const auto options = call.stream().options().dtype(call.dtype);
   auto complete = [&](bool on, const void*& gain, const void*& bias) {
-    if (on && gain == nullptr) gain = in(constant(1.0, layout.d, options));
-    if (on && p.layer && bias == nullptr) bias = in(constant(0.0, layout.d, options));
+    if (on && gain == nullptr) gain = pointer(constant(1.0, layout.d, options));
+    if (on && p.layer && bias == nullptr) bias = pointer(constant(0.0, layout.d, options));
   };
   complete(p.norm_x || p.norm_r, p.gain_a, p.bias_a);
   complete(p.norm_y, p.gain_y, p.bias_y);
   complete(p.norm_in, p.gain_in, p.bias_in);
-  p.gain_before = in(call[kGainBefore]), p.bias_before = in(call[kBiasBefore]);
+  p.gain_before = pointer(call[kGainBefore]), p.bias_before = pointer(call[kBiasBefore]);
   complete(call.has(kXStats), p.gain_before, p.bias_before);
-  p.gate = in(call[kGate]), p.scale = in(call[kScale]), p.shift = in(call[kShift]);
-  p.row_scale = static_cast<const float*>(in(call[kRowScale]));
+  p.gate = pointer(call[kGate]), p.scale = pointer(call[kScale]), p.shift = pointer(call[kShift]);
+  p.row_scale = static_cast<const float*>(pointer(call[kRowScale]));
   return p;
 }
 
@@ -106,7 +101,7 @@ StepResults forward_cuda(const StepCall& raw) {
   const Tensor& like = raw.stream();
   const c10::cuda::CUDAGuard guard(like.device());
   StepCuda p = arguments(call, layout);
-  p.stats_before = static_cast<const float*>(in(call[kXStats]));
+  p.stats_before = static_cast<const float*>(pointer(call[kXStats]));
   StepResults result;
   const auto stream_type = like.scalar_type();
   result[kZ] = layout.make(like, call.dtype);
@@ -115,11 +110,11 @@ StepResults forward_cuda(const StepCall& raw) {
   if (call.new_y()) result[kYOut] = layout.make(like, stream_type);
   const bool raw_is_out = call.on(kDefer) || !call.on(kNormX);
   if (call.new_raw()) result[kXRaw] = layout.make(like, stream_type);
-  p.x_raw = out(raw_is_out ? result[kXOut] : result[kXRaw]);
-  p.x_out = raw_is_out ? nullptr : out(result[kXOut]);
-  p.y_out = out(result[kYOut]);
-  p.z = out(result[kZ]);
-  p.stats = static_cast<float*>(out(result[kStats]));
+  p.x_raw = writable(raw_is_out ? result[kXOut] : result[kXRaw]);
+  p.x_out = raw_is_out ? nullptr : writable(result[kXOut]);
+  p.y_out = writable(result[kYOut]);
+  p.z = writable(result[kZ]);
+  p.stats = static_cast<float*>(writable(result[kStats]));
   C10_CUDA_CHECK(kernels::step_forward_cuda(p, c10::cuda::getCurrentCUDAStream()));
   for (const StepResult i : {kZ, kXOut, kYOut, kXRaw}) result[i] = layout.crop(result[i]);
   if (!call.new_stats()) result[kStats] = Tensor();
@@ -154,7 +149,7 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
   call.t[kX] = g.saved_x, call.t[kY] = g.saved_y;
   StepCuda p = arguments(call, layout);
   const Tensor gz = layout.fit(g.z), gx = layout.fit(g.x_out), gy = layout.fit(g.y_out);
-  p.g_z = in(gz), p.g_x_out = in(gx), p.g_y_out = in(gy);
+  p.g_z = pointer(gz), p.g_x_out = pointer(gx), p.g_y_out = pointer(gy);
   p.stats = static_cast<float*>(g.stats.mutable_data_ptr());
   StepBackward result;
   const auto stream_type = like.scalar_type();
@@ -162,7 +157,8 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
   if (call.has(kY)) result[kY] = layout.make(like, stream_type);
   if (call.has(kR) && !call.r_has_stream_gradient()) result[kR] = layout.make(like, call.dtype);
   if (g.want_z) result[kStepTensors] = layout.make(like, call.dtype);
-  p.g_x = out(result[kX]), p.g_y = out(result[kY]), p.g_r = out(result[kR]), p.z_again = out(result[kStepTensors]);
+  p.g_x = writable(result[kX]), p.g_y = writable(result[kY]), p.g_r = writable(result[kR]),
+  p.z_again = writable(result[kStepTensors]);
 
   kernels::StepParts parts;
   C10_CUDA_CHECK(kernels::step_parts(p, &parts));
@@ -181,7 +177,7 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
       return;
     }
     sums.column[sums.count] = column;
-    sums.out[sums.count++] = out(result[i]);
+    sums.out[sums.count++] = writable(result[i]);
   };
   using namespace kernels;
   const std::vector<int64_t> row{layout.d}, rows{layout.samples, layout.d};
