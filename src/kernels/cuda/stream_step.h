@@ -14,6 +14,9 @@
 // block; stage two adds the partial rows in order. A part never crosses a sample, so that the same two stages give the
 // sums per sample of gate, scale and shift. No atomics: the result depends on nothing but the sizes and the number of
 // multiprocessors.
+//
+// The forms training runs through have faster kernels on GPUs from Hopper on, for widths that suit them (step_tile.h):
+// whole rows are fetched ahead into shared memory, and a block's part is every so-many-th tile of rows.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -51,7 +54,8 @@ struct StepCuda {
   const void *g_z = nullptr, *g_x_out = nullptr, *g_y_out = nullptr;  // null: zero
   void *g_x = nullptr, *g_y = nullptr, *g_r = nullptr;                // null: not wanted
   void* z_again = nullptr;                                            // z rebuilt; null: not wanted
-  float* partial = nullptr;                                           // [parts, columns, d], see step_parts
+  // [parts, columns, d], see step_parts; columns of norms that are off may be left as they are
+  float* partial = nullptr;
 };
 
 /// How many parts the backward pass cuts the rows in (a multiple of samples) and how many columns it sums.

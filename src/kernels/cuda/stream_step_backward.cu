@@ -1,5 +1,7 @@
 // Entry points of the backward pass of the stream step, and stage two of its column sums.
+#include "kernels/cuda/early_launch.cuh"
 #include "kernels/cuda/step_common.cuh"
+#include "kernels/cuda/step_tile.h"
 
 namespace siamese::kernels {
 
@@ -10,6 +12,7 @@ namespace {
 
 cudaError_t by_type(const StepCuda& call, StepParts* parts, cudaStream_t stream) {
   if (!step_sizes_fit(call)) return cudaErrorInvalidValue;
+  if (cudaError_t e = cudaSuccess; step_backward_by_tiles(call, parts, stream, &e)) return e;
   switch (call.types) {
     case StepTypes::bf16_bf16:
       return step_backward_typed<bfloat, bfloat>(call, parts, stream);
@@ -26,6 +29,7 @@ __global__ void sum_kernel(const float* partial, int columns, int64_t d, int par
   const int64_t c = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
   const int64_t first = static_cast<int64_t>(blockIdx.y) * parts_each;
   __shared__ float lanes[32][33];
+  wait_for_previous();
   float sum = 0.f;
   if (c < d)
     for (int part = static_cast<int>(threadIdx.y); part < parts_each; part += 32)
@@ -58,12 +62,8 @@ cudaError_t sum_columns_cuda(const float* partial, const StepParts& parts, int64
                   static_cast<unsigned>(sums.count));
   const dim3 block(32, 32);
   const int each = parts.parts / groups;
-  if (type == 2) {
-    sum_kernel<bfloat><<<grid, block, 0, stream>>>(partial, parts.columns, d, each, sums);
-  } else {
-    sum_kernel<float><<<grid, block, 0, stream>>>(partial, parts.columns, d, each, sums);
-  }
-  return cudaGetLastError();
+  return launch_early(type == 2 ? sum_kernel<bfloat> : sum_kernel<float>, grid, block, stream, partial, parts.columns,
+                      d, each, sums);
 }
 
 }  // namespace siamese::kernels

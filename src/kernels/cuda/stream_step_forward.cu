@@ -1,5 +1,6 @@
 // Forward pass of the stream step (formulas in stream_step.h).
 #include "kernels/cuda/step_common.cuh"
+#include "kernels/cuda/step_tile.h"
 
 namespace siamese::kernels {
 namespace {
@@ -192,6 +193,7 @@ cudaError_t launch(const StepCuda& call, cudaStream_t stream) {
 cudaError_t step_forward_cuda(const StepCuda& call, cudaStream_t stream) {
   if (call.rows == 0) return cudaSuccess;
   if (!step_sizes_fit(call)) return cudaErrorInvalidValue;
+  if (cudaError_t e = cudaSuccess; step_forward_by_tiles(call, stream, &e)) return e;
   switch (call.types) {
     case StepTypes::bf16_bf16:
       return launch<bfloat, bfloat>(call, stream);

@@ -169,10 +169,11 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
   const int type = call.dtype == at::kBFloat16 ? 2 : 0;
   const int first_sample = call.on(kLayer) ? 6 : 3;
   kernels::ColumnSums all, by_sample;
-  auto sum = [&](kernels::ColumnSums& sums, StepTensor i, int column, at::IntArrayRef shape) {
+  // Only what takes part has a column; the gradient of the rest is 0.
+  auto sum = [&](kernels::ColumnSums& sums, StepTensor i, bool takes_part, int column, at::IntArrayRef shape) {
     if (!call.has(i)) return;
     result[i] = at::empty(shape, like.options().dtype(call.dtype));
-    if (layout.rows == 0) {  // no part sums anything
+    if (layout.rows == 0 || !takes_part) {
       result[i].zero_();
       return;
     }
@@ -181,18 +182,20 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
   };
   using namespace kernels;
   const std::vector<int64_t> row{layout.d}, rows{layout.samples, layout.d};
-  for (const StepTensor i : {kGainX, kC1, kGainR}) sum(all, i, kStepGainA, row);
-  sum(all, kGainY, kStepGainY, row);
-  sum(all, kGainIn, kStepGainIn, row);
+  const bool norm_x = call.has(kX) && call.on(kNormX), norm_r = !call.has(kX) && call.on(kNormR);
+  sum(all, kGainX, norm_x, kStepGainA, row);
+  sum(all, kC1, call.has(kX) && !norm_x, kStepGainA, row);
+  sum(all, kGainR, norm_r, kStepGainA, row);
+  sum(all, kGainY, call.on(kNormY), kStepGainY, row);
+  sum(all, kGainIn, call.on(kNormIn), kStepGainIn, row);
+  sum(all, kBiasX, norm_x, kStepBiasA, row);
+  sum(all, kBiasR, norm_r, kStepBiasA, row);
+  sum(all, kBiasY, call.on(kNormY), kStepBiasY, row);
+  sum(all, kBiasIn, call.on(kNormIn), kStepBiasIn, row);
   C10_CUDA_CHECK(sum_columns_cuda(p.partial, parts, layout.d, 1, all, type, stream));
-  all.count = 0;
-  for (const StepTensor i : {kBiasX, kBiasR}) sum(all, i, kStepBiasA, row);
-  sum(all, kBiasY, kStepBiasY, row);
-  sum(all, kBiasIn, kStepBiasIn, row);
-  C10_CUDA_CHECK(sum_columns_cuda(p.partial, parts, layout.d, 1, all, type, stream));
-  sum(by_sample, kScale, first_sample + kStepScale, rows);
-  sum(by_sample, kShift, first_sample + kStepShift, rows);
-  sum(by_sample, kGate, first_sample + kStepGate, rows);
+  sum(by_sample, kScale, true, first_sample + kStepScale, rows);
+  sum(by_sample, kShift, true, first_sample + kStepShift, rows);
+  sum(by_sample, kGate, true, first_sample + kStepGate, rows);
   C10_CUDA_CHECK(
       sum_columns_cuda(p.partial, parts, layout.d, static_cast<int>(layout.samples), by_sample, type, stream));
   for (Tensor& t : result) t = layout.crop(t);

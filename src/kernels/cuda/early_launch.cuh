@@ -1,0 +1,38 @@
+// A kernel that is launched while the one before it in the stream still runs, so that its start costs nothing: it waits
+// inside (programmatic dependent launch, from compute capability 9.0 on; elsewhere an ordinary launch). Allowed under
+// graph capture.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace siamese::kernels {
+
+/// In the first kernel: the next may be launched from now on.
+__device__ __forceinline__ void allow_next() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// In the second, by every thread before it touches global memory: until the first has ended and all it wrote is there.
+__device__ __forceinline__ void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class... Formal, class... Actual>
+cudaError_t launch_early(void (*kernel)(Formal...), dim3 grid, dim3 block, cudaStream_t stream, Actual... arguments) {
+  int device = 0, major = 0;
+  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
+  if (const cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device); e != cudaSuccess)
+    return e;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = block, config.stream = stream;
+  config.attrs = &early, config.numAttrs = major >= 9 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+}  // namespace siamese::kernels

@@ -1,0 +1,177 @@
+// Forward pass of the stream step by tiles (formulas in stream_step.h).
+#pragma once
+
+#include "kernels/cuda/step_tile_row.cuh"
+
+namespace siamese::kernels::tile {
+
+template <Form form, bool layer>
+struct Forward {
+  static constexpr bool two = form != Form::pre, whole = form == Form::whole;
+  enum Input { kY, kR, kX, kInputs = two ? 3 : 2 };
+  // Vectors: γ_y, β_x + β_y, {γ_x | c1}, γ₀, β₀, γ_in, β_in
+  static constexpr int gain_y = 0, bias_u = 1, gain_a = layer ? 2 : 1, gain_before = gain_a + 1,
+                       bias_before = gain_before + 1, gain_in = bias_before + (layer ? 1 : 0), bias_in = gain_in + 1;
+  static constexpr int gains = (layer ? 2 : 1) * (whole ? 3 : two ? 2 : 1) + (two ? 1 : 0);
+  static constexpr int numbers = two ? (layer ? 2 : 1) : 0;
+  static constexpr __host__ __device__ Needs needs() { return {kInputs, numbers, gains, whole ? 2 : 1, 0}; }
+};
+
+/// A row's statistics: mean (LayerNorm, otherwise 0) and ρ, of N rows at once. The mean first, then the deviations from
+/// it: as exact as the row-a-warp kernels.
+template <bool layer, class C, int N>
+class Statistics {
+ public:
+  float mean[N], rho[N];
+
+  __device__ __forceinline__ void add(int n, const float (&v)[C::E]) {
+    rho[n] = 0.f;
+#pragma unroll
+    for (int i = 0; i < C::E; ++i) rho[n] += layer ? v[i] : v[i] * v[i];
+  }
+  /// After add of all N; row(n) is what was added. `read` is called once all threads of the rows have come here.
+  template <class Row, class Read>
+  __device__ __forceinline__ void finish(Exchange<C::warp>& rows, float inverse, float eps, const Row& row,
+                                         const Read& read) {
+    rows.sum(rho);
+    read();
+#pragma unroll
+    for (int n = 0; n < N; ++n) mean[n] = layer ? rho[n] * inverse : 0.f;
+    if constexpr (layer) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        const float(&v)[C::E] = row(n);
+        rho[n] = 0.f;
+#pragma unroll
+        for (int i = 0; i < C::E; ++i) rho[n] += (v[i] - mean[n]) * (v[i] - mean[n]);
+      }
+      rows.sum(rho);
+    }
+#pragma unroll
+    for (int n = 0; n < N; ++n) rho[n] = rsqrtf(rho[n] * inverse + eps);
+  }
+};
+
+template <Form form, bool layer, class C>
+__global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, int stages) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  using F = Forward<form, layer>;
+  constexpr bool two = F::two, whole = F::whole;
+  constexpr int R = C::R, E = C::E;
+  extern __shared__ __align__(128) char tile_memory[];
+  char* memory = tile_memory;
+  const Place at;
+  const int d = at.threads * E;
+  const Layout lie(F::needs(), d, at.threads, at.groups, stages, R);
+  const void* const from[] = {p.y, p.r, p.x};  // in the order of Forward::Input
+  Tiles<C, F::kInputs, F::numbers> tile(memory, lie, stages, p.rows, from, p.stats_before, 0, 3, at);
+
+  Gains<C, F::gains> gains(memory + lie.gains, at);
+  gains.fill(F::gain_y, p.gain_y, nullptr, at);
+  if constexpr (layer) gains.fill(F::bias_u, p.bias_y, whole ? p.bias_a : nullptr, at);
+  if constexpr (two) {
+    gains.fill(F::gain_a, whole ? p.gain_a : p.c1, nullptr, at);
+    gains.fill(F::gain_before, p.gain_before, nullptr, at);
+    if constexpr (layer) gains.fill(F::bias_before, p.bias_before, nullptr, at);
+  }
+  if constexpr (whole) gains.fill(F::gain_in, p.gain_in, nullptr, at);
+  if constexpr (whole && layer) gains.fill(F::bias_in, p.bias_in, nullptr, at);
+  Exchange<C::warp> rows(memory + lie.exchange, F::needs().values * R, at);
+  __syncthreads();
+  gains.settle(at);
+
+  const bool before = two && p.stats_before != nullptr;
+  const float inverse = 1.f / static_cast<float>(d);
+  for (; tile.more(); tile.next()) {
+    tile.wait();
+    float x[two ? R : 1][E], y[R][E];
+    Statistics<layer, C, whole ? 2 * R : R> streams;  // of y', then of x̃
+    Statistics<layer, C, R> in;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      float w[E];
+      widen(w, tile.get(F::kR, r));
+      widen(y[r], tile.get(F::kY, r));
+#pragma unroll
+      for (int i = 0; i < E; ++i) y[r][i] += w[i];
+      const Words<E> rounded = narrow(y[r]);
+      tile.put(p.y_out, r, rounded);
+      widen(y[r], rounded);
+      streams.add(r, y[r]);
+      if constexpr (two) {
+        widen(x[r], tile.get(F::kX, r));
+        if (before) {
+          // In the order of the row-a-warp kernels: x̃ is rounded to bf16, and has the same bits from both.
+          float gain[E], bias[E];
+          gains.get(F::gain_before, gain);
+          if constexpr (layer) gains.get(F::bias_before, bias);
+          const float rho = tile.number(0, r), mean = layer ? tile.number(1, r) : 0.f;
+#pragma unroll
+          for (int i = 0; i < E; ++i)
+            x[r][i] = layer ? (x[r][i] - mean) * rho * gain[i] + bias[i] : x[r][i] * rho * gain[i];
+        }
+#pragma unroll
+        for (int i = 0; i < E; ++i) x[r][i] += p.a * w[i];
+        const Words<E> raw = narrow(x[r]);
+        tile.put(p.x_raw, r, raw);
+        widen(x[r], raw);
+        if constexpr (whole) streams.add(R + r, x[r]);
+      }
+    }
+    streams.finish(
+        rows, inverse, p.eps, [&](int n) -> const float(&)[E] { return n < R ? y[n] : x[two ? n - R : 0]; },
+        [&] { tile.refill(); });
+    {  // u, in y's place
+      float ga[E], gb[E], bias[E];
+      gains.get(F::gain_y, gb);
+      if constexpr (two) gains.get(F::gain_a, ga);
+      if constexpr (layer) gains.get(F::bias_u, bias);
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const float rho_y = streams.rho[r], shift_y = -streams.mean[r] * rho_y;
+        const float rho_x = whole ? streams.rho[R + r] : 1.f, shift_x = whole ? -streams.mean[R + r] * rho_x : 0.f;
+#pragma unroll
+        for (int i = 0; i < E; ++i) {
+          float u = layer ? gb[i] * (y[r][i] * rho_y + shift_y) + bias[i] : gb[i] * (y[r][i] * rho_y);
+          if constexpr (whole) {
+            u += ga[i] * (layer ? x[r][i] * rho_x + shift_x : x[r][i] * rho_x);
+          } else if constexpr (two) {
+            u += ga[i] * x[r][i];
+          }
+          y[r][i] = u;
+        }
+      }
+    }
+    if constexpr (whole) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) in.add(r, y[r]);
+      in.finish(
+          rows, inverse, p.eps, [&](int n) -> const float(&)[E] { return y[n]; }, [] {});
+      float gain[E], bias[E];
+      gains.get(F::gain_in, gain);
+      if constexpr (layer) gains.get(F::bias_in, bias);
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const float shift = -in.mean[r] * in.rho[r];
+#pragma unroll
+        for (int i = 0; i < E; ++i)
+          y[r][i] = layer ? gain[i] * (y[r][i] * in.rho[r] + shift) + bias[i] : gain[i] * (y[r][i] * in.rho[r]);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      tile.put(p.z, r, y[r]);
+      if (at.thread == 0) {
+        float* s = p.stats + tile.row() + r;
+        s[0] = whole ? streams.rho[R + r] : 1.f, s[p.rows] = streams.rho[r], s[2 * p.rows] = whole ? in.rho[r] : 1.f;
+        if (layer) {
+          s[3 * p.rows] = whole ? streams.mean[R + r] : 0.f, s[4 * p.rows] = streams.mean[r];
+          s[5 * p.rows] = whole ? in.mean[r] : 0.f;
+        }
+      }
+    }
+  }
+#endif
+}
+
+}  // namespace siamese::kernels::tile

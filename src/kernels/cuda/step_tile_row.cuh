@@ -1,0 +1,146 @@
+// Shared by the tile kernels of the stream step: sums over a row's threads, and the vectors [d] of the norms.
+#pragma once
+
+#include "kernels/cuda/step_tile.cuh"
+
+namespace siamese::kernels::tile {
+
+/// Replaces v[0] by the warp's sum of v[lane / (32 / N)]: N sums in N - 1 + log2(32 / N) shuffles.
+template <int N, int offset = 16, int M>
+__device__ __forceinline__ void fold(float (&v)[M], int lane) {
+  if constexpr (N > 1) {
+    const bool upper = (lane & offset) != 0;
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      const float send = upper ? v[i] : v[i + N / 2], keep = upper ? v[i + N / 2] : v[i];
+      v[i] = keep + __shfl_xor_sync(0xffffffffU, send, offset);
+    }
+    fold<N / 2, offset / 2>(v, lane);
+  } else if constexpr (offset > 0) {
+    v[0] += __shfl_xor_sync(0xffffffffU, v[0], offset);
+    fold<1, offset / 2>(v, lane);
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void read_floats(float (&v)[N], const float* p) {
+  if constexpr (N % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < N / 4; ++i) {
+      const float4 f = reinterpret_cast<const float4*>(p)[i];
+      v[4 * i] = f.x, v[4 * i + 1] = f.y, v[4 * i + 2] = f.z, v[4 * i + 3] = f.w;
+    }
+  } else if constexpr (N == 2) {
+    const float2 f = *reinterpret_cast<const float2*>(p);
+    v[0] = f.x, v[1] = f.y;
+  } else {
+    static_assert(N == 1);
+    v[0] = *p;
+  }
+}
+
+/// Sums over a row's threads, after which all of them have read what they did before. Across warps two buffers in turn:
+/// one barrier of the group suffices.
+template <bool kWarp>
+class Exchange {
+ public:
+  __device__ Exchange(char* shared, int values, const Place& at) : at_(at) {
+    stride_ = Layout::padded(at.warps) * values;
+    buffer_ = reinterpret_cast<float*>(shared) + 2 * at.group * stride_;
+    for (int i = at.thread; i < 2 * stride_; i += at.threads) buffer_[i] = 0.f;  // rows of warps that do not exist
+  }
+  template <int N>
+  __device__ __forceinline__ void sum(float (&v)[N]) {
+    static_assert((N & (N - 1)) == 0 && N <= 32);
+    fold<N>(v, at_.lane);
+    if constexpr (kWarp) {
+      const float mine = v[0];
+#pragma unroll
+      for (int n = 0; n < N; ++n) v[n] = N == 1 ? mine : __shfl_sync(0xffffffffU, mine, n * (32 / N));
+      __syncwarp();
+    } else {
+      turn_ ^= 1;
+      float* buffer = buffer_ + turn_ * stride_;
+      if (at_.lane % (32 / N) == 0) buffer[at_.warp * N + at_.lane / (32 / N)] = v[0];
+      group_sync();
+#pragma unroll
+      for (int n = 0; n < N; ++n) v[n] = 0.f;
+#pragma unroll 1
+      for (int w = 0; w < at_.warps; w += 4) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          float part[N];
+          read_floats(part, buffer + (w + j) * N);
+#pragma unroll
+          for (int n = 0; n < N; ++n) v[n] += part[n];
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ void group_sync() const {
+    if constexpr (kWarp) {
+      __syncwarp();
+    } else {
+      hopper::named_sync(at_.group + 1, at_.threads);
+    }
+  }
+
+ private:
+  Place at_;
+  float* buffer_;
+  int stride_, turn_ = 0;
+};
+
+/// Where column c lies in a vector [d] of floats kept as fours side by side over the threads, so that no two threads
+/// meet in a bank.
+template <int Q>
+__device__ __forceinline__ int spread(int c, int threads) {
+  return (((c / (Q * threads)) * (Q / 4) + c % Q / 4) * threads + c / Q % threads) * 4 + c % 4;
+}
+
+/// N vectors [d] in fp32.
+template <class C, int N>
+class Gains {
+ public:
+  __device__ Gains(char* table, const Place& at)
+      : table_(reinterpret_cast<float*>(table)), d_(at.threads * C::E), threads_(at.threads) {}
+  /// By all threads of the block: vector n is p, or the sum of p and q; one that is null is 0.
+  __device__ __forceinline__ void fill(int n, const void* p, const void* q, const Place& at) {
+    auto value = [](const void* from, int c) {
+      return from == nullptr ? 0.f : to_float(static_cast<const bfloat*>(from)[c]);
+    };
+#pragma unroll 1
+    for (int c = at.group * at.threads + at.thread; c < d_; c += at.groups * at.threads)
+      table_[n * d_ + spread<C::Q>(c, threads_)] = value(p, c) + value(q, c);
+  }
+  /// After a barrier of the block.
+  __device__ __forceinline__ void settle(const Place& at) {
+    table_ += 4 * at.thread;
+    if constexpr (C::registers) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) from_table(n, held_[n]);
+    }
+  }
+  __device__ __forceinline__ void get(int n, float (&v)[C::E]) const {
+    if constexpr (C::registers) {
+#pragma unroll
+      for (int i = 0; i < C::E; ++i) v[i] = held_[n][i];
+    } else {
+      from_table(n, v);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void from_table(int n, float (&v)[C::E]) const {
+#pragma unroll
+    for (int h = 0; h < C::E / 4; ++h) {
+      const float4 f = *reinterpret_cast<const float4*>(table_ + n * d_ + 4 * h * threads_);
+      v[4 * h] = f.x, v[4 * h + 1] = f.y, v[4 * h + 2] = f.z, v[4 * h + 3] = f.w;
+    }
+  }
+  float* table_;
+  int d_, threads_;
+  float held_[C::registers ? N : 1][C::E];
+};
+
+}  // namespace siamese::kernels::tile

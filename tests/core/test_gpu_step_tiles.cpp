@@ -1,0 +1,160 @@
+// The stream step by tiles (kernels/cuda/step_tile.h), as training calls it: streams in bf16, N_x left pending from
+// step to step. Held to formulas in fp64 that start from the streams as they were rounded, so that nothing but fp32
+// sums and one rounding of each result lies between: a row left out of a column sum would show.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+#include "gpu.h"
+#include "ops/random.h"
+#include "ops/step_call.h"
+#include "ops/stream_step.h"
+#include "util/philox.h"
+
+namespace siamese {
+namespace {
+
+enum class Form { pre, siamese, hybrid };
+
+struct TileCase {
+  Form form;
+  bool layer;
+  int64_t rows, d;
+  bool pending;  // the norm on x of the step before
+};
+
+constexpr double kEps = 1e-5;
+
+class GpuStepTiles : public Gpu {
+ protected:
+  /// |got - want| ≤ one rounding to bf16 + noise.
+  static void near(const at::Tensor& got, const at::Tensor& want, double noise, const std::string& what) {
+    const at::Tensor a = got.to(at::kDouble), b = want.detach();
+    const at::Tensor excess = (a - b).abs() - (b.abs() * 0x1.02p-8 + noise);
+    EXPECT_LE(excess.max().item<double>(), 0.0) << what << ": differs by " << (a - b).abs().max().item<double>();
+  }
+  static StepResults forward(const StepCall& call) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return call_step(call);
+  }
+  static StepBackward backward(const StepCall& call, const StepGradients& g) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return call_step_backward(call, g);
+  }
+  static void same(const StepBackward& a, const StepBackward& b, size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      EXPECT_TRUE(a[i].defined() == b[i].defined() && (!a[i].defined() || at::equal(a[i], b[i]))) << "tensor " << i;
+  }
+
+  void check(const TileCase& c) {
+    static const char* const names[] = {"pre", "siamese", "hybrid"};
+    SCOPED_TRACE(fmt::format("{} {}, {} rows of {}{}", names[static_cast<int>(c.form)], c.layer ? "layer" : "rms",
+                             c.rows, c.d, c.pending ? ", pending" : ""));
+    const bool two = c.form != Form::pre, whole = c.form == Form::siamese;
+    int64_t number = 1000 * c.d + 20 * c.rows;
+    auto normal = [&](at::IntArrayRef shape) {  // made on the GPU: there are many
+      at::Tensor t = at::empty(shape, at::TensorOptions().device(gpu_).dtype(at::kFloat));
+      truncated_normal_(t, 1.0, 0.0, {20260101, number++, kTestSite, 0});
+      return t;
+    };
+    auto noise = [&](at::IntArrayRef shape, double mean, double std) {
+      return (normal(shape) * std + mean).to(at::kBFloat16);
+    };
+    const std::vector<int64_t> shape{c.rows, c.d};
+    StepCall call;
+    call.eps = kEps, call.a = two ? 0.5 : 1.0, call.dtype = at::kBFloat16;
+    call.flags = kKeep | kNormY;
+    if (c.layer) call.flags |= kLayer;
+    if (whole) call.flags |= kNormX | kNormIn | kDefer;
+    auto norm = [&](StepTensor gain, StepTensor bias) {
+      call.t[gain] = noise({c.d}, 1.0, 0.3);
+      if (c.layer) call.t[bias] = noise({c.d}, 0.0, 0.3);
+    };
+    call.t[kY] = noise(shape, -0.2, 2.0), call.t[kR] = noise(shape, 0.1, 1.0);
+    if (two) call.t[kX] = noise(shape, 0.3, 1.0);
+    norm(kGainY, kBiasY);
+    if (whole) norm(kGainX, kBiasX), norm(kGainIn, kBiasIn);
+    if (two && !whole) call.t[kC1] = noise({c.d}, 1.0, 0.3);
+    if (c.pending) {
+      norm(kGainBefore, kBiasBefore);
+      call.t[kXStats] = normal({6, c.rows}) * 0.1 + 0.5;
+    }
+
+    const StepResults out = forward(call), again = forward(call);
+    for (const StepResult i : {kZ, kXOut, kYOut})
+      EXPECT_TRUE(!out[i].defined() || at::equal(out[i], again[i])) << "result " << i;
+    const int64_t statistics = c.layer ? 6 : 3;  // RMSNorm leaves the means' rows as they are
+    EXPECT_TRUE(at::equal(out[kStats].slice(0, 0, statistics), again[kStats].slice(0, 0, statistics)));
+    const at::Tensor w = call[kR].to(at::kDouble);
+    near(out[kYOut], call[kY].to(at::kDouble) + w, 0, "y'");
+    if (two) {
+      at::Tensor x = call[kX].to(at::kDouble);
+      if (c.pending) {
+        const at::Tensor stats = call[kXStats].to(at::kDouble).unsqueeze(-1);
+        if (c.layer) x = x - stats[3];
+        x = x * stats[0] * call[kGainBefore].to(at::kDouble);
+        if (c.layer) x = x + call[kBiasBefore].to(at::kDouble);
+      }
+      near(out[kXOut], x + w * call.a, 1e-6, "x~");
+    }
+
+    StepGradients g;
+    g.saved_y = out[kYOut], g.stats = out[kStats], g.want_z = true;
+    g.z = noise(shape, 0.0, 1.0), g.y_out = noise(shape, 0.0, 1.0);
+    if (two) g.saved_x = out[kXOut], g.x_out = noise(shape, 0.1, 1.0);
+    const StepBackward got = backward(call, g);
+    same(got, backward(call, g), kStepTensors + 1);
+    g.want_z = false;
+    same(got, backward(call, g), kStepTensors);
+
+    // The same in fp64 from x̃ and y' on.
+    torch::autograd::variable_list leaves;
+    std::vector<StepTensor> places;
+    auto leaf = [&](StepTensor i, const at::Tensor& t) {
+      leaves.push_back(t.to(at::kDouble).set_requires_grad(true)), places.push_back(i);
+      return leaves.back();
+    };
+    auto normed = [&](const at::Tensor& v, StepTensor gain, StepTensor bias) {
+      const Norm n{true, c.layer ? NormKind::layer : NormKind::rms, kEps, leaf(gain, call[gain]),
+                   c.layer ? leaf(bias, call[bias]) : at::Tensor()};
+      return norm_plain(v, n, at::kDouble);
+    };
+    const at::Tensor y = leaf(kY, out[kYOut]);
+    at::Tensor z = normed(y, kGainY, kBiasY), objective = (y * g.y_out.to(at::kDouble)).sum();
+    if (two) {
+      const at::Tensor raw = leaf(kX, out[kXOut]), x = whole ? normed(raw, kGainX, kBiasX) : raw;
+      z = z + (whole ? x : x * leaf(kC1, call[kC1]));
+      objective = objective + (x * g.x_out.to(at::kDouble)).sum();
+    }
+    if (whole) z = normed(z, kGainIn, kBiasIn);
+    const auto want = torch::autograd::grad({objective + (z * g.z.to(at::kDouble)).sum()}, leaves);
+    near(out[kZ], z, 2e-5, "z");
+    near(got[kStepTensors], z, 2e-5, "z again");
+    at::Tensor to_r = at::zeros_like(y);
+    for (size_t i = 0; i < want.size(); ++i) {
+      const bool column = places[i] != kX && places[i] != kY;
+      near(got[places[i]], want[i], column ? 1e-4 * std::sqrt(static_cast<double>(c.rows)) : 5e-5,
+           fmt::format("gradient of tensor {}", static_cast<int>(places[i])));
+      if (!column) to_r = to_r + want[i] * (places[i] == kX ? call.a : 1.0);
+    }
+    near(got[kR], to_r, 1e-4, "gradient of r");
+  }
+};
+
+/// Rows: one; fewer than multiprocessors; no multiple of 2 or 4; a multiple; so many that every group's ring of tiles
+/// goes round.
+TEST_F(GpuStepTiles, EqualFormulas) {
+  for (const auto& [d, most] :
+       std::vector<std::pair<int64_t, int64_t>>{{384, 18000}, {768, 10000}, {1024, 4000}, {2048, 2400}})
+    for (const int64_t rows : {int64_t{1}, int64_t{12}, int64_t{131}, int64_t{402}, most, most + 3})
+      for (const Form form : {Form::pre, Form::siamese, Form::hybrid})
+        for (const bool layer : {false, true}) {
+          check({form, layer, rows, d, false});
+          if (form != Form::pre) check({form, layer, rows, d, true});
+        }
+}
+
+}  // namespace
+}  // namespace siamese
