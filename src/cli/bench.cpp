@@ -6,12 +6,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "cli/bench_ops.h"
 #include "cli/common.h"
 #include "cli/profile.h"
-#include "ops/attention.h"
+#include "ops/attention_choice.h"
 #include "report/report.h"
 #include "train/device.h"
 #include "train/step_runner.h"
@@ -24,7 +26,8 @@ namespace {
 struct Options : RunOptions {
   std::vector<std::string> workloads, set;
   std::string schemes = "pre,siamese,siamese_hybrid";
-  int64_t steps = 10, rounds = 3;
+  int64_t steps = 10, rounds = 0;
+  double rest = 8;
   bool json = false, eager = false, profile = false, ops = false;
 };
 
@@ -119,14 +122,16 @@ class Bench {
     return a.elapsedTime(b);
   }
 
-  /// On a GPU each scheme has the memory to itself, so that its peak can be read.
+  /// On a GPU each scheme has the memory to itself, so that its peak can be read, and begins rested: under its power
+  /// cap a GPU that has been busy is slower, and PyTorch's rests while it compiles.
   void one_by_one(std::vector<Row>& rows) {
     for (Row& row : rows) {
+      if (begun_) std::this_thread::sleep_for(std::chrono::duration<double>(o_.rest));
       gpu_tools()->release();
       gpu_tools()->reset_peak();
       begin(row);
       for (int i = 0; i < 4; ++i) timed_step(row);
-      for (int64_t i = 0; i < o_.steps * o_.rounds; ++i) row.ms.push_back(timed_step(row));
+      for (int64_t i = 0; i < o_.steps * std::max<int64_t>(1, o_.rounds); ++i) row.ms.push_back(timed_step(row));
       row.peak_gb = static_cast<double>(gpu_tools()->peak_bytes()) / (1 << 30);
       if (o_.profile)
         fmt::print("{} {}, one step, kernel by kernel:\n{}", row.recipe.name, row.recipe.model.scheme,
@@ -143,7 +148,7 @@ class Bench {
   /// On a CPU schemes take turns, so that a machine that slows down slows all of them.
   void in_turns(std::vector<Row>& rows) {
     for (Row& row : rows) begin(row);
-    for (int64_t round = 0; round < o_.rounds; ++round)
+    for (int64_t round = 0; round < (o_.rounds > 0 ? o_.rounds : 3); ++round)
       for (Row& row : rows)
         for (int64_t i = 0; i <= o_.steps; ++i) {
           const double ms = timed_step(row);
@@ -181,9 +186,11 @@ class Bench {
     if (o_.json) return;
     fmt::print("{}, {} × {} tokens, {}", workload, t.micro_batch_size, t.sequence_length,
                device_.is_cuda() ? name_ : fmt::format("{} threads", at::get_num_threads()));
+    const ModelConfig& m = rows.front().recipe.model;
     if (device_.is_cuda())
       fmt::print(", {}, {}, attention {}", o_.eager ? "eager" : "CUDA graph",
-                 t.deterministic ? "deterministic" : "not deterministic", attention_backend());
+                 t.deterministic ? "deterministic" : "not deterministic",
+                 attention_backend({m.n_heads, m.n_kv_heads, m.d_model / m.n_heads}, device_));
     fmt::print("\n{}", render_text(table));
   }
 
@@ -205,9 +212,11 @@ void add_bench(CLI::App& app) {
   sub->add_option("--schemes", o->schemes, "comma-separated; overheads are against the first")->capture_default_str();
   sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
   sub->add_option("--steps", o->steps, "timed steps a round")->capture_default_str()->check(CLI::Range(1, 1000000));
-  sub->add_option("--rounds", o->rounds, "rounds; on a CPU the schemes take turns")
-      ->capture_default_str()
+  sub->add_option("--rounds", o->rounds, "rounds; on a CPU the schemes take turns (default: 3, on a GPU 1)")
       ->check(CLI::Range(1, 1000));
+  sub->add_option("--rest", o->rest, "on a GPU: seconds of rest before every scheme but the first")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 600.0));
   sub->add_flag("--json", o->json, "JSON lines instead of a table");
   sub->add_flag("--eager", o->eager, "on a GPU: without a CUDA graph");
   sub->add_flag("--profile", o->profile, "on a GPU: also where the time goes, kernel by kernel");

@@ -78,9 +78,11 @@ Streams LanguageModel::sublayer(const Block& block, const Site& site, Streams st
   Modulation modulation;
   modulation.into = site.attention() ? &block.attention.qkv : &block.feed_forward.in;
   modulation.keep = options_.recompute == Recompute::none;
+  const FeedForward& f = block.feed_forward;
+  modulation.swiglu = !site.attention() && f.rebuild && f.fused && f.activation == Activation::swiglu;
   Read read = scheme_->read(std::move(streams), site, modulation);
   Update update;
-  update.r = site.attention() ? block.attention(read.input, forward) : block.feed_forward(read.input);
+  update.r = site.attention() ? block.attention(read.input, forward) : f(read.input, read.activated);
   if (forward.probe) {
     const char* part = site.attention() ? "attention" : "feed-forward";
     forward.see(fmt::format("projected input of the {} of block {}", part, site.block()), read.input);
@@ -139,6 +141,10 @@ LmLoss LanguageModel::loss(const at::Tensor& ids, const Forward& forward, double
   if (forward.probe) forward.see("logits", logits(h));  // fused, they never exist as a whole
   const HeadLoss loss = lm_head_loss(h, head_, ids.slice(1, 1).reshape({-1}), {ignore, z_weight, scale}, config_.fused);
   return {loss.total, loss.ce};
+}
+
+HeadScores LanguageModel::scores(const at::Tensor& hidden, const at::Tensor& targets, int64_t ignore) const {
+  return head_scores(hidden.flatten(0, 1), head_, targets.reshape({-1}), {.ignore = ignore}, config_.fused);
 }
 
 KvCache LanguageModel::make_cache(int64_t batch, int64_t capacity) const {

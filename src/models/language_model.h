@@ -9,6 +9,7 @@
 #include "nn/params.h"
 #include "nn/recompute.h"
 #include "nn/rope.h"
+#include "ops/head_scores.h"
 #include "recipe/recipe.h"
 #include "residual/scheme.h"
 
@@ -44,6 +45,9 @@ class LanguageModel {
   /// its gradients, as 1/micro-batches, that costs nothing where the head is fused.
   LmLoss loss(const at::Tensor& ids, const Forward& forward, double z_weight = 0.0, int64_t ignore = -100,
               double scale = 1.0) const;
+
+  /// Summed next-token loss and hits of hidden [B, T, d] for targets [B, T], without gradients (ops/head_scores.h).
+  HeadScores scores(const at::Tensor& hidden, const at::Tensor& targets, int64_t ignore = -100) const;
 
   KvCache make_cache(int64_t batch, int64_t capacity) const;
 

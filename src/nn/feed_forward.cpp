@@ -2,9 +2,9 @@
 
 namespace siamese {
 
-at::Tensor FeedForward::operator()(const at::Tensor& projected) const {
+at::Tensor FeedForward::operator()(const at::Tensor& projected, const at::Tensor& activated) const {
   if (!rebuild) return out(activate(projected, activation, fused));
-  return activate_and_project(projected, activation, out.weight, out.bias, fused);
+  return activate_and_project(projected, activation, out.weight, out.bias, fused, activated);
 }
 
 }  // namespace siamese

@@ -12,8 +12,8 @@ struct FeedForward {
   bool fused = true;
   bool rebuild = true;  // the activation's output in the backward pass, where kernels can, instead of keeping it
 
-  /// From the projection in(h) to the output.
-  at::Tensor operator()(const at::Tensor& projected) const;
+  /// From the projection in(h) to the output; `activated` is its activation where that was at hand.
+  at::Tensor operator()(const at::Tensor& projected, const at::Tensor& activated = {}) const;
 };
 
 }  // namespace siamese

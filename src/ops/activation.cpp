@@ -2,6 +2,7 @@
 
 #include "kernels/swiglu.h"
 #include "ops/gemm.h"
+#include "ops/gemm_swiglu.h"
 #include "ops/kernel_types.h"
 #include "ops/linear.h"
 
@@ -100,23 +101,24 @@ Tensor forward_autograd(const Tensor& p, int64_t kind) { return ActivationFuncti
 class ActivateProject : public torch::autograd::Function<ActivateProject> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& p, const Tensor& weight,
-                        const std::optional<Tensor>& bias, int64_t kind) {
+                        const std::optional<Tensor>& bias, int64_t kind, const Tensor& activated) {
     at::AutoDispatchBelowADInplaceOrView guard;
     ctx->save_for_backward({p, weight});
     ctx->saved_data["kind"] = kind;
     ctx->saved_data["bias"] = bias.has_value();
-    return gemm_project(call(p, kind), weight, bias.value_or(Tensor()));
+    return gemm_project(activated.defined() ? activated : call(p, kind), weight, bias.value_or(Tensor()));
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list g) {
     const auto saved = ctx->get_saved_variables();
     const Tensor &p = saved[0], &weight = saved[1], flat = g[0].reshape({-1, g[0].size(-1)});
-    const int64_t kind = ctx->saved_data["kind"].toInt();
-    std::vector<int64_t> shape = p.sizes().vec();
-    shape.back() = weight.size(1);
-    const auto [gp, h] = call_backward(gemm(flat, weight, false, false).view(shape), p, kind, true);
-    return {gp, gemm(flat, h.reshape({-1, weight.size(1)}), true, false),
-            ctx->saved_data["bias"].toBool() ? flat.sum(0) : Tensor(), Tensor()};
+    const Tensor rows = p.reshape({-1, p.size(-1)});
+    const auto kind = static_cast<Activation>(ctx->saved_data["kind"].toInt());
+    const auto [gp, h] = kind == Activation::swiglu
+                             ? gemm_swiglu_backward(flat, weight, rows)
+                             : activation_backward(gemm(flat, weight, false, false), rows, kind, true);
+    return {gp.view(p.sizes()), gemm(flat, h, true, false), ctx->saved_data["bias"].toBool() ? flat.sum(0) : Tensor(),
+            Tensor(), Tensor()};
   }
 };
 
@@ -154,10 +156,15 @@ Tensor activate(const Tensor& p, Activation kind, bool fused) {
   return fused && (on_cpu || fast(p, kind)) ? call(p, static_cast<int64_t>(kind)) : activate_plain(p, kind);
 }
 
-Tensor activate_and_project(const Tensor& p, Activation kind, const Tensor& weight, const Tensor& bias, bool fused) {
+std::tuple<Tensor, Tensor> activation_backward(const Tensor& g, const Tensor& p, Activation kind, bool want_output) {
+  return call_backward(g, p, static_cast<int64_t>(kind), want_output);
+}
+
+Tensor activate_and_project(const Tensor& p, Activation kind, const Tensor& weight, const Tensor& bias, bool fused,
+                            const Tensor& activated) {
   if (!fused || !fast(p, kind)) return project(activate(p, kind, fused), weight, bias);
   return ActivateProject::apply(p, weight, bias.defined() ? std::optional(bias) : std::nullopt,
-                                static_cast<int64_t>(kind));
+                                static_cast<int64_t>(kind), activated);
 }
 
 }  // namespace siamese

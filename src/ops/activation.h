@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <tuple>
+
 namespace siamese {
 
 enum class Activation { swiglu, gelu, gelu_tanh };
@@ -13,8 +15,12 @@ enum class Activation { swiglu, gelu, gelu_tanh };
 at::Tensor activate(const at::Tensor& p, Activation kind, bool fused = true);
 at::Tensor activate_plain(const at::Tensor& p, Activation kind);
 
-/// activate(p)·Wᵀ + b
+/// The gradient of p for that of activate(p), and activate(p) again where wanted (otherwise empty).
+std::tuple<at::Tensor, at::Tensor> activation_backward(const at::Tensor& g, const at::Tensor& p, Activation kind,
+                                                       bool want_output);
+
+/// activate(p)·Wᵀ + b. `activated` is activate(p) where whoever made p had it at hand (ops/gemm_swiglu.h).
 at::Tensor activate_and_project(const at::Tensor& p, Activation kind, const at::Tensor& weight, const at::Tensor& bias,
-                                bool fused = true);
+                                bool fused = true, const at::Tensor& activated = {});
 
 }  // namespace siamese

@@ -8,10 +8,43 @@ Tensor gemm_plain(const Tensor& a, const Tensor& b, bool transpose_a, bool trans
   return at::mm(transpose_a ? a.t() : a, transpose_b ? b.t() : b);
 }
 
+namespace {
+
+/// C = op(A)·op(B):  g_op(A) = g·op(B)ᵀ,  g_op(B) = op(A)ᵀ·g.
+class Gemm : public torch::autograd::Function<Gemm> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& a, const Tensor& b, bool ta, bool tb) {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    ctx->save_for_backward({a, b});
+    ctx->saved_data["ta"] = ta;
+    ctx->saved_data["tb"] = tb;
+    return gemm(a, b, ta, tb);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grads) {
+    const auto s = ctx->get_saved_variables();
+    const Tensor &a = s[0], &b = s[1], &g = grads[0];
+    const bool ta = ctx->saved_data["ta"].toBool(), tb = ctx->saved_data["tb"].toBool();
+    Tensor ga, gb;
+    if (ctx->needs_input_grad(0)) ga = ta ? gemm(b, g, tb, true) : gemm(g, b, false, !tb);
+    if (ctx->needs_input_grad(1)) gb = tb ? gemm(g, a, true, ta) : gemm(a, g, !ta, false);
+    return {ga, gb, {}, {}};
+  }
+};
+
+Tensor gemm_meta(const Tensor& a, const Tensor& b, bool ta, bool tb) {
+  return at::empty_symint({a.sym_size(ta ? 1 : 0), b.sym_size(tb ? 0 : 1)}, a.options());
+}
+Tensor gemm_autograd(const Tensor& a, const Tensor& b, bool ta, bool tb) { return Gemm::apply(a, b, ta, tb); }
+
+}  // namespace
+
 TORCH_LIBRARY_FRAGMENT(siamese, m) {
   m.def("gemm(Tensor a, Tensor b, bool transpose_a=False, bool transpose_b=False) -> Tensor");
 }
-TORCH_LIBRARY_IMPL(siamese, CompositeExplicitAutograd, m) { m.impl("gemm", gemm_plain); }
+TORCH_LIBRARY_IMPL(siamese, CPU, m) { m.impl("gemm", gemm_plain); }
+TORCH_LIBRARY_IMPL(siamese, Meta, m) { m.impl("gemm", gemm_meta); }
+TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("gemm", gemm_autograd); }
 
 Tensor gemm(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("siamese::gemm", "").typed<decltype(gemm)>();

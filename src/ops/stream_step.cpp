@@ -3,6 +3,7 @@
 #include "ops/stream_step.h"
 
 #include "ops/gemm.h"
+#include "ops/gemm_swiglu.h"
 #include "ops/kernel_types.h"
 #include "ops/step_call.h"
 
@@ -22,6 +23,7 @@ struct Shape {
   double a, eps;
   int64_t flags;
   at::ScalarType dtype;
+  bool swiglu;                  // of the product too
   std::vector<int64_t> places;  // of the tensors handed over; those past kStepTensors are weight and bias
 
   StepCall call(at::ArrayRef<Tensor> tensors) const {
@@ -65,11 +67,26 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
     ctx->saved_data["places"] = shape.places;
     ctx->saved_data["has_r"] = call.has(kR);
     ctx->set_materialize_grads(false);
-    if (weight.defined()) out[kZ] = gemm_project(out[kZ], weight, bias);
-    if (accelerated) ctx->mark_non_differentiable({out[kStats]});
+    Tensor activated;
+    if (weight.defined() && shape.swiglu && !bias.defined()) {
+      std::vector<int64_t> sizes = out[kZ].sizes().vec();
+      const auto [p, h] = gemm_swiglu(out[kZ].view({-1, sizes.back()}), weight);
+      sizes.back() = p.size(1);
+      out[kZ] = p.view(sizes);
+      sizes.back() = h.size(1);
+      activated = h.view(sizes);
+    } else if (weight.defined()) {
+      out[kZ] = gemm_project(out[kZ], weight, bias);
+    }
+    variable_list constants;  // kept for the backward pass, no function of the inputs to others
+    for (const StepResult i : {kXRaw, kStats})
+      if (out[i].defined()) constants.push_back(out[i]);
+    if (activated.defined()) constants.push_back(activated);
+    if (!constants.empty()) ctx->mark_non_differentiable(constants);
     variable_list result{out[kZ]};
-    for (const StepResult i : {kXOut, kYOut, kStats})
+    for (const StepResult i : {kXOut, kYOut, kXRaw, kStats})
       result.push_back(out[i].defined() ? out[i] : at::empty({0}, call.stream().options()));
+    if (activated.defined()) result.push_back(activated);
     return result;
   }
 
@@ -115,8 +132,8 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
   }
 };
 
-variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bias) {
-  Shape shape{call.a, call.eps, call.flags, call.dtype, {}};
+variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bias, bool swiglu) {
+  Shape shape{call.a, call.eps, call.flags, call.dtype, swiglu, {}};
   if (call.stream().is_cuda() && at::GradMode::is_enabled()) shape.flags |= kKeep;
   std::vector<Tensor> tensors;
   auto add = [&](const Tensor& t, int64_t place) {
@@ -131,8 +148,10 @@ variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bi
 }
 
 StepResults forward_autograd(const StepCall& call) {
-  const variable_list out = apply(call, {}, {});
-  return {out[0], out[1], out[2], {}, call.new_stats() ? out[3] : Tensor()};
+  const variable_list out = apply(call, {}, {}, false);
+  // A traced graph calls again with the flags it saw below autograd, and then wants all that was kept.
+  return {out[kZ], out[kXOut], out[kYOut], call.new_raw() ? out[kXRaw] : Tensor(),
+          call.new_stats() ? out[kStats] : Tensor()};
 }
 
 StepResults forward_meta(const StepCall& call) {
@@ -245,15 +264,15 @@ StreamStepOutput stream_step(const StreamStepInput& in) {
   call.eps = any->eps;
   call.dtype = in.dtype;
   call.check();
-  const variable_list o = apply(call, in.weight, in.bias);
-  StreamStepOutput out{o[0], in.x, in.y, {}};
-  if (in.defer) out.stats = o[3];
+  const variable_list o = apply(call, in.weight, in.bias, in.swiglu);
+  StreamStepOutput out{o[kZ], in.x, in.y, {}, o.size() > kStepResults ? o[kStepResults] : Tensor()};
+  if (in.defer) out.stats = o[kStats];
   if (call.new_x()) {
-    out.x = o[1];
+    out.x = o[kXOut];
   } else if (call.z_is_x()) {
-    out.x = o[0];
+    out.x = o[kZ];
   }
-  if (call.new_y()) out.y = o[2];
+  if (call.new_y()) out.y = o[kYOut];
   return out;
 }
 

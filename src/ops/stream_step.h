@@ -36,11 +36,13 @@ struct StreamStepInput {
   bool defer = false;
   /// What z is multiplied with; z itself is then rebuilt in the backward pass instead of kept.
   at::Tensor weight, bias;
+  bool swiglu = false;  // the product's SwiGLU is wanted too, for whoever consumes it next
 };
 
 struct StreamStepOutput {
-  at::Tensor z, x, y;  // z: projected where a weight was given
-  at::Tensor stats;    // of a norm left pending on x
+  at::Tensor z, x, y;         // z: projected where a weight was given
+  at::Tensor stats;           // of a norm left pending on x
+  at::Tensor activated = {};  // SwiGLU of z, a value without gradient, where it was wanted and cost nothing
 };
 
 /// Whether the fused operator covers this input (device, types, one kind of norm with one epsilon); otherwise use

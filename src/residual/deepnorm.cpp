@@ -15,7 +15,7 @@ class DeepNorm final : public Scheme {
 
   Read read(Streams s, const Site&, const Modulation& m) const override {
     s = settle(std::move(s));
-    return {modulate(s.s[0].to(dtype_), m), s};
+    return modulated(s.s[0].to(dtype_), m, s);
   }
 
   at::Tensor finish(Streams s) const override { return settle(std::move(s)).s[0].to(dtype_); }

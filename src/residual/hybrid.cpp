@@ -24,7 +24,7 @@ Read Hybrid::read(Streams s, const Site& site, const Modulation& m) const {
   if (pre) std::swap(in.x, in.y);
   (pre ? in.norm_y : in.norm_x) = norm_[static_cast<size_t>(site.k)];
   const StreamStepOutput out = step(in, s, m);
-  return {out.z, {{pre ? out.y : out.x}, {}, site, out.stats}};
+  return {out.z, {{pre ? out.y : out.x}, {}, site, out.stats}, out.activated};
 }
 
 at::Tensor Hybrid::finish(Streams s) const {

@@ -34,7 +34,7 @@ Read HyperConnections::read(Streams s, const Site& site, const Modulation& m) co
     describe_maps(step, site);
     if (hyper_step_fusable(step)) {
       const HyperStepOutput out = hyper_step(step);
-      return {modulate(out.z, m), {{out.h, out.residual, out.write}, {}, site, {}}};
+      return modulated(out.z, m, {{out.h, out.residual, out.write}, {}, site, {}});
     }
   }
   s = settle(std::move(s));
@@ -42,7 +42,7 @@ Read HyperConnections::read(Streams s, const Site& site, const Modulation& m) co
   const HyperMaps maps = this->maps(h, site);
   const at::Tensor in = (h * maps.read.unsqueeze(-1)).sum(-2).to(stream_dtype_);
   const at::Tensor mixed = at::matmul(maps.residual.to(exact()), h.to(exact())).to(stream_dtype_);
-  return {modulate(normed(in, norm), m), {{mixed, maps.write}, {}, site, {}}};
+  return modulated(normed(in, norm), m, {{mixed, maps.write}, {}, site, {}});
 }
 
 Streams HyperConnections::apply(Streams s, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const {

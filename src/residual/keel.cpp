@@ -12,7 +12,7 @@ class Keel final : public Scheme {
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     s = settle(std::move(s));
-    return {modulate(normed(s.s[0], input_[static_cast<size_t>(site.k)]), m), s};
+    return modulated(normed(s.s[0], input_[static_cast<size_t>(site.k)]), m, s);
   }
 
   at::Tensor finish(Streams s) const override { return settle(std::move(s)).s[0].to(dtype_); }

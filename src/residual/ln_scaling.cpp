@@ -18,7 +18,7 @@ class LnScaling final : public Scheme {
     in.norm_y = norm_[static_cast<size_t>(site.k)];
     const StreamStepOutput out = step(in, s);
     const double scale = 1.0 / std::sqrt(site.block() + 1.0);
-    return {modulate(site.block() == 0 ? out.z : out.z * scale, m), {{out.y}, {}, site, {}}};
+    return modulated(site.block() == 0 ? out.z : out.z * scale, m, {{out.y}, {}, site, {}});
   }
 
   at::Tensor finish(Streams s) const override { return normed(settle(std::move(s)).s[0], end_); }

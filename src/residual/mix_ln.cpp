@@ -13,7 +13,7 @@ class MixLn final : public Scheme {
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     s = settle(std::move(s));
     const at::Tensor z = post(site) ? s.s[0].to(dtype_) : normed(s.s[0], norm_[static_cast<size_t>(site.k)]);
-    return {modulate(z, m), s};
+    return modulated(z, m, s);
   }
 
   at::Tensor finish(Streams s) const override { return normed(settle(std::move(s)).s[0], end_); }

@@ -13,7 +13,7 @@ class Post final : public Scheme {
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     const StreamStepOutput out = normed_step(s, norm_[static_cast<size_t>(site.k)], m);
-    return {out.z, {{out.x}, {}, site, out.stats}};
+    return {out.z, {{out.x}, {}, site, out.stats}, out.activated};
   }
 
   at::Tensor finish(Streams s) const override { return normed_step(s, end_, {}).z; }

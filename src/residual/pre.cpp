@@ -15,7 +15,7 @@ class Pre final : public Scheme {
     in.y = s.s[0];
     in.norm_y = norm_[static_cast<size_t>(site.k)];
     const StreamStepOutput out = step(in, s, m);
-    return {out.z, {{out.y}, {}, site, {}}};
+    return {out.z, {{out.y}, {}, site, {}}, out.activated};
   }
 
   at::Tensor finish(Streams s) const override {

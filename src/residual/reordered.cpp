@@ -12,7 +12,7 @@ class Reordered final : public Scheme {
 
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     const StreamStepOutput out = written(s, {}, m);
-    return {out.z, {{out.y}, {}, site, {}}};
+    return {out.z, {{out.y}, {}, site, {}}, out.activated};
   }
 
   at::Tensor finish(Streams s) const override { return written(s, end_, {}).z; }

@@ -19,7 +19,7 @@ class ResiDual final : public Scheme {
     StreamStepInput in = written(s);
     in.read_y = false;
     const StreamStepOutput out = step(in, s, m);
-    return {out.z, {{out.x, out.y}, {}, site, out.stats}};
+    return {out.z, {{out.x, out.y}, {}, site, out.stats}, out.activated};
   }
 
   at::Tensor finish(Streams s) const override {

@@ -12,7 +12,7 @@ Sandwich::Sandwich(const SchemeContext& c)
 
 Read Sandwich::read(Streams s, const Site& site, const Modulation& m) const {
   const StreamStepOutput out = written(s, norm_[static_cast<size_t>(site.k)], m);
-  return {out.z, {{out.y}, {}, site, {}}};
+  return {out.z, {{out.y}, {}, site, {}}, out.activated};
 }
 
 at::Tensor Sandwich::finish(Streams s) const { return written(s, end_, {}).z; }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/gemm_swiglu.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -91,11 +92,15 @@ Streams Scheme::settle(Streams streams) const {
   return apply(std::move(streams), r, update.row_scale, streams.site);
 }
 
-at::Tensor Scheme::modulate(const at::Tensor& z, const Modulation& m) {
+Read Scheme::modulated(const at::Tensor& z, const Modulation& m, Streams streams) const {
   at::Tensor out = z;
   if (m.scale.defined()) out = out * (1 + m.scale.unsqueeze(1));
   if (m.shift.defined()) out = out + m.shift.unsqueeze(1);
-  return m.into != nullptr ? (*m.into)(out) : out;
+  if (m.into == nullptr) return {out, std::move(streams)};
+  if (!m.swiglu || !fused_ || !out.is_cuda() || m.into->bias.defined()) return {(*m.into)(out), std::move(streams)};
+  const auto [p, h] = gemm_swiglu(out.flatten(0, -2), m.into->weight);
+  auto like_out = [&](const at::Tensor& t) { return t.unflatten(0, out.sizes().slice(0, out.dim() - 1)); };
+  return {like_out(p), std::move(streams), like_out(h.detach())};
 }
 
 StreamStepInput Scheme::on_x(const Streams& streams, const Norm& last) {
@@ -116,7 +121,7 @@ StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams, const 
   if (in.r.defined()) whole.gate = update.gate, whole.row_scale = update.row_scale;
   whole.scale = m.scale, whole.shift = m.shift;
   const bool rebuild = m.into != nullptr && !m.keep;
-  if (rebuild) whole.weight = m.into->weight, whole.bias = m.into->bias;
+  if (rebuild) whole.weight = m.into->weight, whole.bias = m.into->bias, whole.swiglu = m.swiglu;
   whole.defer = in.x.defined() && in.norm_x.on && stream_step_defers(in.x);
   if (fused_ && stream_step_fusable(whole)) {
     StreamStepOutput out = stream_step(whole);
@@ -132,7 +137,9 @@ StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams, const 
   const at::Tensor apart = std::exchange(in.read_y, true) ? at::Tensor() : std::exchange(in.y, at::Tensor());
   StreamStepOutput out = fused_ && stream_step_fusable(in) ? stream_step(in) : stream_step_plain(in);
   if (apart.defined()) out.y = in.r.defined() ? add(apart, in.r) : apart;
-  out.z = modulate(out.z, m);
+  Read read = modulated(out.z, m, {});
+  out.z = read.input;
+  out.activated = read.activated;
   return out;
 }
 

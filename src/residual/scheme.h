@@ -23,11 +23,11 @@ struct Site {
 
 /// What becomes of the value read: z·(1+scale) + shift (adaLN; both [B, d], undefined: absent), then the product with
 /// `into`, the layer that consumes it. A scheme that is given that layer may rebuild z in the backward pass instead of
-/// keeping it, unless `keep` says otherwise.
+/// keeping it, unless `keep` says otherwise, and may hand over the product's SwiGLU where that comes next.
 struct Modulation {
   at::Tensor shift, scale;
   const Linear* into = nullptr;
-  bool keep = false;
+  bool keep = false, swiglu = false;
 };
 
 /// A sub-layer's output r, an optional gate [B, d] (times r before anything else) and an optional factor per sample
@@ -54,6 +54,7 @@ struct Streams {
 struct Read {
   at::Tensor input;  // of the sub-layer; multiplied by Modulation::into where that is given
   Streams streams;
+  at::Tensor activated = {};  // SwiGLU of `input` without gradient, where it was wanted and was at hand
 };
 
 enum class AttentionNorm { none, qk, qkv };
@@ -103,8 +104,8 @@ class Scheme {
   virtual Streams apply(Streams streams, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const = 0;
   /// Writes the pending update by `apply`.
   Streams settle(Streams streams) const;
-  /// z·(1+scale) + shift, times `into`.
-  static at::Tensor modulate(const at::Tensor& z, const Modulation& modulation);
+  /// z·(1+scale) + shift, times `into`: what a sub-layer reads beside these streams.
+  Read modulated(const at::Tensor& z, const Modulation& modulation, Streams streams) const;
   static at::Tensor rows(const at::Tensor& r, const at::Tensor& row_scale);
   at::Tensor normed(const at::Tensor& x, const Norm& norm) const { return apply_norm(x, norm, dtype_, fused_); }
   /// x + r in the stream's type.

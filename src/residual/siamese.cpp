@@ -52,7 +52,7 @@ Read Siamese::read(Streams s, const Site& site, const Modulation& m) const {
   in.norm_in = input_[k];
   if (hybrid_ && site.attention()) in.c1 = c1_[static_cast<size_t>(site.block())];
   const StreamStepOutput out = step(in, s, m);
-  return {out.z, {{out.x, out.y}, {}, site, out.stats}};
+  return {out.z, {{out.x, out.y}, {}, site, out.stats}, out.activated};
 }
 
 at::Tensor Siamese::finish(Streams s) const {

@@ -19,7 +19,7 @@ class Span final : public Scheme {
     s = settle(std::move(s));
     const at::Tensor z =
         site.attention() ? s.s[0].to(dtype_) : normed(s.s.back(), mid_[static_cast<size_t>(site.block())]);
-    return {modulate(z, m), s};
+    return modulated(z, m, s);
   }
 
   at::Tensor finish(Streams s) const override { return settle(std::move(s)).s[0].to(dtype_); }

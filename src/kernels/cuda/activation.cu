@@ -1,17 +1,12 @@
 #include "kernels/cuda/activation.h"
 
+#include "kernels/cuda/swiglu.cuh"
 #include "kernels/cuda/vec.cuh"
 
 namespace siamese::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// bf16 has 8 bits: the fast exponential is exact enough there.
-template <class T>
-__device__ __forceinline__ float sigmoid(float v) {
-  return sizeof(T) == 2 ? __fdividef(1.f, 1.f + __expf(-v)) : 1.f / (1.f + expf(-v));
-}
 
 /// Φ(x) and its derivative φ(x), exact or of the tanh approximation.
 template <bool exact>
@@ -35,7 +30,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const T* p, T* out, i
     a = load8(p + from);
     const Float8 b = load8(p + from + 8 * static_cast<int64_t>(width8));
 #pragma unroll
-    for (int i = 0; i < 8; ++i) a.v[i] *= b.v[i] * sigmoid<T>(b.v[i]);
+    for (int i = 0; i < 8; ++i) a.v[i] = swiglu<sizeof(T) == 2>(a.v[i], b.v[i]);
   } else {
     a = load8(p + 8 * at);
     float slope;
@@ -55,13 +50,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t row = at / width8, from = 8 * (at + row * width8), second = from + 8 * static_cast<int64_t>(width8);
     Float8 a = load8(p + from), b = load8(p + second);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float s = sigmoid<T>(b.v[i]), silu = b.v[i] * s;
-      out.v[i] = a.v[i] * silu;
-      const float ga = grad.v[i] * silu;
-      b.v[i] = grad.v[i] * a.v[i] * s * (1.f + b.v[i] * (1.f - s));
-      a.v[i] = ga;
-    }
+    for (int i = 0; i < 8; ++i) out.v[i] = swiglu_backward<sizeof(T) == 2>(a.v[i], b.v[i], grad.v[i]);
     store8(gp + from, a);
     store8(gp + second, b);
   } else {

@@ -1,0 +1,95 @@
+#include "kernels/cuda/gemm_swiglu.h"
+
+#include "kernels/cuda/swiglu_epilogue.cuh"
+#include "kernels/cuda/tensor_map.h"
+
+namespace siamese::kernels {
+namespace {
+
+template <class Epilogue>
+constexpr int kSharedBytes = static_cast<int>(PingpongMemory<Epilogue>::kBytes);
+
+/// Clusters that run at a time: a block takes its share of the tiles and counts on all others being there.
+template <class Epilogue>
+cudaError_t clusters_at_once(int* clusters) {
+  auto kernel = pingpong_kernel<Epilogue>;
+  if (const cudaError_t e =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<Epilogue>);
+      e != cudaSuccess)
+    return e;
+  cudaLaunchAttribute pair{};
+  pair.id = cudaLaunchAttributeClusterDimension;
+  pair.val.clusterDim.x = 2, pair.val.clusterDim.y = pair.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(2), config.blockDim = dim3(kPingpongThreads);
+  config.dynamicSmemBytes = kSharedBytes<Epilogue>, config.attrs = &pair, config.numAttrs = 1;
+  if (const cudaError_t e = cudaOccupancyMaxActiveClusters(clusters, kernel, &config); e != cudaSuccess) return e;
+  return *clusters > 0 ? cudaSuccess : cudaErrorInvalidConfiguration;
+}
+
+template <class Epilogue>
+cudaError_t launch(const PingpongShape& shape, const CUtensorMap& a, const CUtensorMap& b,
+                   const typename Epilogue::Maps& maps, cudaStream_t stream) {
+  static int known[64] = {};  // clusters at once, by device; threads that meet here write the same
+  int device = 0;
+  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
+  int& clusters = known[device % 64];
+  if (clusters == 0)
+    if (const cudaError_t e = clusters_at_once<Epilogue>(&clusters); e != cudaSuccess) return e;
+  const int blocks = 2 * min(clusters, shape.pairs_m * shape.tiles_n);
+  pingpong_kernel<Epilogue><<<blocks, kPingpongThreads, kSharedBytes<Epilogue>, stream>>>(shape, a, b, maps);
+  return cudaGetLastError();
+}
+
+int up(int64_t n, int64_t by) { return static_cast<int>((n + by - 1) / by); }
+
+/// The matrix [m, f] from column `first` of a matrix of rows of `stride` values, in boxes.
+struct Boxes {
+  int rows, columns;
+  Swizzle swizzle;
+
+  bool operator()(CUtensorMap* map, const void* p, int64_t first, int64_t m, int64_t f, int64_t stride) const {
+    return make_map(map, static_cast<const char*>(p) + 2 * first, m, f, stride, rows, columns, swizzle);
+  }
+};
+
+}  // namespace
+
+bool gemm_swiglu_serves(int64_t m, int64_t f, int64_t k) {
+  int device = 0, major = 0, minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return false;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  constexpr int64_t most = int64_t{1} << 30;
+  return major == 9 && minor == 0 && m > 0 && m < most && f > 0 && f < most && k > 0 && k < most && f % 8 == 0 &&
+         k % kDepth == 0 && tensor_maps_work();
+}
+
+cudaError_t gemm_swiglu_forward(const void* x, const void* w, void* p, void* h, int64_t m, int64_t f, int64_t k,
+                                cudaStream_t stream) {
+  using E = ForwardEpilogue;
+  CUtensorMap a, b;
+  E::Maps maps;
+  const Boxes of_a{kTileM, kDepth, Swizzle::bytes128}, of_b{E::kHalf, kDepth, Swizzle::bytes128};
+  const Boxes out{64, E::kHalf, Swizzle::none};
+  if (!of_a(&a, x, 0, m, k, k) || !of_b(&b, w, 0, 2 * f, k, k) || !out(&maps.value, p, 0, m, f, 2 * f) ||
+      !out(&maps.gate, p, f, m, f, 2 * f) || !out(&maps.h, h, 0, m, f, f))
+    return cudaErrorInvalidValue;
+  return launch<E>({up(m, 2 * kTileM), up(f, E::kHalf), up(k, kDepth), static_cast<int>(f)}, a, b, maps, stream);
+}
+
+cudaError_t gemm_swiglu_backward(const void* g, const void* v, const void* p, void* g_p, void* h, int64_t m, int64_t f,
+                                 int64_t k, cudaStream_t stream) {
+  using E = BackwardEpilogue;
+  CUtensorMap a, b;
+  E::Maps maps;
+  const Boxes of_a{kTileM, kDepth, Swizzle::bytes128}, of_b{kDepth, 64, Swizzle::bytes128};
+  const Boxes out{kTileM, E::kColumns, Swizzle::bytes64};
+  if (!of_a(&a, g, 0, m, k, k) || !of_b(&b, v, 0, k, f, f) || !out(&maps.value, p, 0, m, f, 2 * f) ||
+      !out(&maps.gate, p, f, m, f, 2 * f) || !out(&maps.g_value, g_p, 0, m, f, 2 * f) ||
+      !out(&maps.g_gate, g_p, f, m, f, 2 * f) || !out(&maps.h, h, 0, m, f, f))
+    return cudaErrorInvalidValue;
+  return launch<E>({up(m, 2 * kTileM), up(f, E::kTileN), up(k, kDepth), 0}, a, b, maps, stream);
+}
+
+}  // namespace siamese::kernels
