@@ -98,7 +98,47 @@ def check_form(test, name, dtype, device, layer, shape, tolerance):
         test.assertLess(error, tolerance, f"{name} {dtype} {device} layer={layer}: {what}")
 
 
+def make_qkv(device, dtype, gains, biases):
+    """Arguments of qkv_rope up to its flags: 4 heads of 16, 2 for keys and values; leaves are what has a gradient."""
+    torch.manual_seed(0)
+    leaf = lambda *size, mean=0.0, std=1.0: (mean + std * torch.randn(size)).to(device, dtype).requires_grad_()
+    angle = torch.randn(5, 8).to(device, torch.float64 if dtype == torch.float64 else torch.float32)
+    affine = [leaf(16, mean=1.0, std=0.3) if i < gains else None for i in range(3)]
+    affine += [leaf(16, std=0.3) if i < biases else None for i in range(3)]
+    return leaf(3, 5, 8, 16), angle.cos(), angle.sin(), affine, 4, 2
+
+
+def qkv_formula(qkv, cos, sin, affine, heads, kv_heads, flags, eps):
+    """The same by PyTorch's operations."""
+    out = []
+    for i, t in enumerate(qkv.split((heads, kv_heads, kv_heads), 2)):
+        if flags & (2 << i):
+            t = t - t.mean(-1, keepdim=True) if flags & 1 else t
+            t = t * torch.rsqrt(t.square().mean(-1, keepdim=True) + eps) * affine[i]
+            t = t if affine[3 + i] is None else t + affine[3 + i]
+        if i < 2:
+            a, b = t.chunk(2, -1)
+            c, s = cos.unsqueeze(1), sin.unsqueeze(1)
+            t = torch.cat((a * c - b * s, b * c + a * s), -1)
+        out.append(t)
+    return torch.cat(out, 2)
+
+
 class Gradients(unittest.TestCase):
+    def test_qkv_rope(self):
+        for device in DEVICES:
+            for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+                if device == "cuda" and dtype == torch.float64:
+                    continue  # the kernel has bf16 and fp32
+                for flags, gains, biases in ((0, 0, 0), (2 | 4, 2, 0), (1 | 2 | 4 | 8, 3, 3)):
+                    args = make_qkv(device, dtype, gains, biases)
+                    leaves = [args[0]] + [t for t in args[3] if t is not None]
+                    got, want = (f(*args, flags, 1e-5) for f in (torch.ops.siamese.qkv_rope, qkv_formula))
+                    torch.testing.assert_close(got, want, rtol=tolerance, atol=10 * tolerance)
+                    g = torch.randn_like(got).transpose(1, 2).contiguous().transpose(1, 2)  # strides of its own
+                    for a, b in zip(*(torch.autograd.grad(out, leaves, g) for out in (got, want))):
+                        torch.testing.assert_close(a, b, rtol=10 * tolerance, atol=100 * tolerance)
+
     def test_forms(self):
         for name in FORMS:
             for layer in (False, True):
@@ -132,6 +172,12 @@ class Opcheck(unittest.TestCase):
                 p = torch.randn(3, 4, 32, device=device, requires_grad=True)
                 self.check(torch.ops.siamese.activation.default, (p, kind))
 
+    def test_products(self):
+        for device in DEVICES:
+            leaf = lambda *size: torch.randn(*size, device=device, requires_grad=True)
+            self.check(torch.ops.siamese.gemm.default, (leaf(5, 8), leaf(16, 8), False, True))
+            self.check(torch.ops.siamese.gemm_swiglu.default, (leaf(5, 8), leaf(32, 8)))
+
     def test_embedding(self):
         for device in DEVICES:
             weight = torch.randn(11, 8, device=device, requires_grad=True)
@@ -160,6 +206,18 @@ class Opcheck(unittest.TestCase):
         self.check(torch.ops.siamese.rope.default, (t, torch.randn(5, 4), torch.randn(5, 4)))
         for device in DEVICES:
             self.check(torch.ops.siamese.dropout.default, (t.detach().to(device).requires_grad_(), 0.25, 1, 2, 3))
+
+    def test_qkv_rope(self):
+        for device in DEVICES:
+            for flags, gains, biases in ((0, 0, 0), (2 | 4, 2, 0), (1 | 2 | 4 | 8, 3, 3)):  # bare, q and k, LayerNorm on all
+                with self.subTest(flags=flags, device=device):
+                    qkv, *rest = make_qkv(device, torch.float32, gains, biases)
+                    self.check(torch.ops.siamese.qkv_rope.default, (qkv, *rest, flags, 1e-5))
+                    plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in (qkv, *rest)]
+                    plain[3] = [t if t is None else t.detach() for t in rest[2]]
+                    self.check(torch.ops.siamese.qkv_rope_out.default, (torch.empty_like(plain[0]), *plain, flags, 1e-5))
+                    g = torch.randn_like(plain[0]).split((4, 2, 2), 2)
+                    self.check(torch.ops.siamese.qkv_rope_backward.default, (*g, *plain, flags, 1e-5))
 
     def test_compile(self):
         """torch.compile keeps the operator whole and takes its gradient."""

@@ -75,4 +75,9 @@ Batch Loader::next() {
   return batch;
 }
 
+bool Loader::ready() {
+  const std::lock_guard lock(mutex_);
+  return !ready_.empty();
+}
+
 }  // namespace siamese

@@ -27,6 +27,8 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   Batch next();
+  /// Whether `next` has a batch at once: it neither waits nor throws then.
+  bool ready();
   /// Seconds `next` has spent waiting since construction.
   double waited() const { return waited_; }
 

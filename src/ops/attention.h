@@ -1,11 +1,10 @@
 // Causal self-attention on the GPU from the packed projection to the heads' output: norms and rotary positions in one
-// pass (kernels/cuda/qkv_rope.h), then cuDNN's or flash attention on views of the packed tensor, no copies. Kept for
-// the backward pass: the packed tensor as attention saw it (the raw one too where heads are normed), output, log-sums.
+// pass (kernels/cuda/qkv_rope.h), then cuDNN's or flash attention (ops/attention_choice.h) on views of the packed
+// tensor, no copies. Kept for the backward pass: the packed tensor as attention saw it (the raw one too where heads are
+// normed), output, log-sums.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-
-#include <string>
 
 #include "ops/stream_step.h"
 
@@ -24,9 +23,5 @@ struct AttentionCore {
 bool attention_core_fits(const at::Tensor& qkv, const AttentionCore& core);
 /// qkv [B, T, (heads + 2 kv heads)·head_dim], which may be overwritten -> [B, T, heads·head_dim].
 at::Tensor attention_core(const at::Tensor& qkv, const AttentionCore& core);
-
-/// "cudnn" or "flash": what this process uses, and why. Decided at the first use: cuDNN where its forward and backward
-/// pass agree with plain attention on a small example, flash otherwise and where algorithms must be deterministic.
-std::string attention_backend();
 
 }  // namespace siamese

@@ -2,6 +2,7 @@
 // in when it is opened (train/device.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,10 +28,31 @@ inline void run_step(StepGraph* graph, const std::function<void()>& work) {
   }
 }
 
+/// Bytes on their way to the device: pinned memory on the host, a place on the device, and a stream of its own between
+/// them, which copies beside what is being computed. "The current stream" is the caller's, on which it computes.
+class CopyLane {
+ public:
+  virtual ~CopyLane() = default;
+  /// The pinned memory. The host waits here until what was sent from it before has left it.
+  virtual void* host() = 0;
+  /// Begins to copy it to the device, as soon as the last `place` has taken from there what lies there.
+  virtual void send() = 0;
+  /// Puts what was sent last into `to`, also on the device, in order with what the current stream computes: the stream
+  /// waits for it where it must, the host does not.
+  virtual void place(void* to) = 0;
+};
+
 class GpuTools {
  public:
   virtual ~GpuTools() = default;
   virtual std::unique_ptr<StepGraph> make_graph() = 0;
+  /// For `bytes` at a time.
+  virtual std::unique_ptr<CopyLane> make_copy_lane(size_t bytes) = 0;
+  /// The algorithms of the products (ops/product_list.h) that this process has chosen so far, as text.
+  virtual std::string products() = 0;
+  /// From here on products take the algorithms of such a text ("" for none) before all others; those of another device
+  /// or version of the library are left out.
+  virtual void use_products(const std::string& text) = 0;
   virtual std::string device_name() = 0;
   /// Bytes in tensors at the most since the last reset.
   virtual int64_t peak_bytes() = 0;

@@ -1,4 +1,6 @@
 // The pass before attention as registered operators: norms on q, k, v and rotary positions on the packed projection.
+// `siamese::qkv_rope` is differentiable, `qkv_rope_out` writes in place and `qkv_rope_backward` is its gradient; all
+// three can be traced. The angles have no gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +24,9 @@ void qkv_rope_out(at::Tensor out, const at::Tensor& qkv, const AttentionCore& co
 /// Gradient of the projection, then those of the gains and biases; q, k, v gradients [B, T, heads, dim] by strides.
 std::vector<at::Tensor> qkv_rope_backward(const at::Tensor& gq, const at::Tensor& gk, const at::Tensor& gv,
                                           const at::Tensor& qkv, const AttentionCore& core);
-/// The same by LibTorch's operations: [B, T, heads + 2 kv heads, dim] from the same packed shape.
+/// Both by LibTorch's operations: [B, T, heads + 2 kv heads, dim] from the same packed shape.
 at::Tensor qkv_rope_plain(const at::Tensor& qkv, const AttentionCore& core);
+std::vector<at::Tensor> qkv_rope_backward_plain(const at::Tensor& gq, const at::Tensor& gk, const at::Tensor& gv,
+                                                const at::Tensor& qkv, const AttentionCore& core);
 
 }  // namespace siamese

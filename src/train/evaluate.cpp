@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kIgnore = -100;
 
 struct Sum {
-  double loss = 0;
-  int64_t tokens = 0, right = 0;  // right: the most likely next token was the true one
+  at::Tensor loss, right;  // numbers on the model's device; right: the most likely next token was the true one
+  int64_t tokens = 0;
 };
 
 /// Adds the loss of windows first … first+count-1; padding does not count.
@@ -32,10 +32,9 @@ void add_windows(const LanguageModel& model, const Source& source, const DataCon
   const at::Tensor in = ids.slice(1, 0, length).contiguous();
   Forward forward;
   if (data.document_masking && source.eos() >= 0) mask_documents(forward, in, source.eos(), device);
-  const at::Tensor logits = model.logits(model.hidden(in.to(device), forward)).flatten(0, 1).to(at::kFloat);
-  const at::Tensor wanted = targets.reshape({-1}).to(logits.device());
-  sum.loss += at::cross_entropy_loss(logits, wanted, {}, at::Reduction::Sum, kIgnore).item<double>();
-  sum.right += (logits.argmax(-1) == wanted).sum().item<int64_t>();  // padding never matches
+  const HeadScores found = model.scores(model.hidden(in.to(device), forward), targets.to(device), kIgnore);
+  sum.loss += found.loss;
+  sum.right += found.right;
 }
 
 /// Share of problems whose whole answer the model would write greedily. One pass with the right answer in place decides
@@ -70,13 +69,14 @@ EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const 
                         int64_t batch_size, int64_t limit, int64_t problems) {
   const at::NoGradGuard no_grad;
   const int64_t windows = limit > 0 ? std::min(source.validation_windows(), limit) : source.validation_windows();
-  Sum sum;
+  const auto number = at::TensorOptions().device(model.params().device());
+  Sum sum{at::zeros({}, number.dtype(at::kDouble)), at::zeros({}, number.dtype(at::kLong))};
   for (int64_t i = 0; i < windows; i += batch_size)
     add_windows(model, source, data, length, i, std::min(batch_size, windows - i), sum);
-  const double loss = sum.tokens > 0 ? sum.loss / static_cast<double>(sum.tokens) : std::nan("");
+  const double tokens = static_cast<double>(sum.tokens), none = std::nan("");
+  const double loss = sum.tokens > 0 ? sum.loss.item<double>() / tokens : none;
   EvalMetrics m = {{"validation_loss", loss}, {"perplexity", std::exp(loss)}};
-  m.emplace_back("accuracy",
-                 sum.tokens > 0 ? static_cast<double>(sum.right) / static_cast<double>(sum.tokens) : std::nan(""));
+  m.emplace_back("accuracy", sum.tokens > 0 ? sum.right.item<double>() / tokens : none);
   if (source.bytes()) m.emplace_back("bits_per_byte", loss / std::numbers::ln2);
   const std::vector<Problem> asked = source.problems(problems);
   if (!asked.empty()) m.emplace_back("exact_match", exact_match(model, asked, std::max<int64_t>(batch_size, 32)));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ops/attention.h"
+#include "ops/attention_choice.h"
 #include "ops/gpu_tools.h"
 #include "train/device.h"
 #include "util/error.h"
@@ -21,25 +22,23 @@ bool use_graph(const Recipe& recipe, at::Device device) {
   return wish != "off" && gpu && obstacle.key.empty();
 }
 
-/// What attention the model will take. Which library serves is decided at the first use, so a small one is made here.
-std::string attention_of(const Recipe& recipe, at::Device device) {
-  if (!device.is_cuda()) return "";
+struct Attending {
+  std::string by, why;  // why: where it was found by trying
+};
+
+/// What attention the model will take on a GPU.
+Attending attention_of(const Recipe& recipe, at::Device device) {
   const ModelConfig& m = recipe.model;
   AttentionCore core;
   core.heads = m.n_heads, core.kv_heads = m.n_kv_heads, core.head_dim = m.d_model / m.n_heads;
-  const at::NoGradGuard no_grad;
   const auto type = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  const auto options = at::TensorOptions().device(device);
-  constexpr int64_t kTokens = 8;
-  const at::Tensor qkv = at::zeros({1, kTokens, (core.heads + 2 * core.kv_heads) * core.head_dim}, options.dtype(type));
+  const at::Tensor qkv = at::empty({1, 1, (core.heads + 2 * core.kv_heads) * core.head_dim},
+                                   at::TensorOptions().device(device).dtype(type));
   if (!m.fused || m.attention_dropout > 0 || m.qk_norm == "projection" || !attention_core_fits(qkv, core))
-    return "plain";
-  if (recipe.data.document_masking) return "flash";  // the one with documents of several lengths
-  core.cos = at::ones({kTokens, core.head_dim / 2}, options.dtype(at::kFloat));
-  core.sin = at::zeros_like(core.cos);
-  attention_core(qkv, core);
-  const std::string backend = attention_backend();
-  return backend.substr(0, backend.find(' '));
+    return {"plain", ""};
+  if (recipe.data.document_masking) return {"flash", ""};  // the one with documents of several lengths
+  const AttentionChoice& choice = attention_choice({core.heads, core.kv_heads, core.head_dim}, device);
+  return {choice.cudnn ? "cudnn" : "flash", choice.why};
 }
 
 }  // namespace
@@ -76,7 +75,8 @@ Execution prepare_execution(const Recipe& recipe, at::Device device) {
   if (device.is_cuda()) {
     e.deterministic = recipe.train.deterministic;
     set_deterministic(e.deterministic);
-    e.attention = attention_of(recipe, device);
+    const Attending attending = attention_of(recipe, device);
+    e.attention = attending.by, e.attention_why = attending.why;
   }
   return e;
 }
@@ -94,6 +94,7 @@ std::string Execution::json(int64_t step) const {
   if (device.is_cuda() && gpu_tools() != nullptr) j["device_name"] = gpu_tools()->device_name();
   j["deterministic"] = deterministic;
   if (!attention.empty()) j["attention"] = attention;
+  if (!attention_why.empty()) j["attention_why"] = attention_why;
   j["graph"] = graph;
   j["recompute"] = recompute_name(recompute);
   j["versions"] = {{"revision", v.revision}, {"libtorch", v.libtorch}, {"cuda", v.cuda}, {"cudnn", v.cudnn}};

@@ -35,41 +35,54 @@ LmTask::LmTask(Recipe& recipe, at::Device device) : recipe_(recipe), device_(dev
   settle_vocabulary(recipe, *source_);
   recipe_ = recipe;
   model_ = make_lm(recipe_, device);
+  const TrainConfig& t = recipe_.train;
+  if (device.is_cuda())
+    copier_.emplace(*gpu_tools(), device,
+                    BatchShape{t.batch_size, t.sequence_length + 1, t.micro_batch_size, recipe_.data.document_masking,
+                               source_->eos()});
 }
 
 void LmTask::start(int64_t step) {
   const TrainConfig& t = recipe_.train;
+  next_.reset();
   loader_ = std::make_unique<Loader>(*source_, t.batch_size, t.sequence_length, step, t.steps);
 }
 
-/// The batch as the loader left it: batch_ itself, which lives until the next is taken.
-at::Tensor LmTask::host_ids() const {
-  const TrainConfig& t = recipe_.train;
-  return at::from_blob(const_cast<int64_t*>(batch_.ids.data()), {t.batch_size, t.sequence_length + 1}, at::kLong);
+/// Takes the loader's next batch; a GPU's copy of it begins.
+void LmTask::take_next() {
+  next_ = loader_->next();
+  if (copier_) copier_->send(next_->ids);
 }
 
 void LmTask::load() {
-  batch_ = loader_->next();
-  if (device_.is_cpu()) {
-    ids_ = host_ids();
-    return;
-  }
-  // From pinned memory, which LibTorch reuses once the copy has run: the step does not wait for it.
-  const at::Tensor pinned = host_ids().pin_memory();
-  if (!ids_.defined()) ids_ = at::empty(pinned.sizes(), pinned.options().device(device_).pinned_memory(false));
-  ids_.copy_(pinned, /*non_blocking=*/true);
+  if (!next_) take_next();
+  batch_ = *std::move(next_);
+  next_.reset();
+  if (copier_) copier_->place();
+}
+
+void LmTask::load_ahead() {
+  // Never waits: a batch that is late, or bad, is for the step that needs it.
+  if (copier_ && !next_ && loader_->ready()) take_next();
 }
 
 std::pair<at::Tensor, Forward> LmTask::micro_batch(int64_t index) const {
-  const int64_t rows = recipe_.train.micro_batch_size, length = recipe_.train.sequence_length;
+  const TrainConfig& t = recipe_.train;
+  const int64_t rows = t.micro_batch_size;
   Forward f;
   f.training = true;
-  f.seed = recipe_.train.seed;
+  f.seed = t.seed;
   f.step = batch_.step;
   f.row = index * rows;
-  if (recipe_.data.document_masking)
-    mask_documents(f, host_ids().narrow(0, index * rows, rows).slice(1, 0, length), source_->eos(), device_);
-  return {ids_.narrow(0, index * rows, rows), f};
+  if (copier_) {
+    if (recipe_.data.document_masking) copier_->mask(f, index);
+    return {copier_->ids(index), f};
+  }
+  const at::Tensor ids =
+      at::from_blob(const_cast<int64_t*>(batch_.ids.data()), {t.batch_size, t.sequence_length + 1}, at::kLong)
+          .narrow(0, index * rows, rows);
+  if (recipe_.data.document_masking) mask_documents(f, ids.slice(1, 0, t.sequence_length), source_->eos(), device_);
+  return {ids, f};
 }
 
 at::Tensor LmTask::accumulate(const std::function<void()>& collect) {

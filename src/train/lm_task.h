@@ -8,6 +8,7 @@
 #include "data/source.h"
 #include "models/language_model.h"
 #include "recipe/recipe.h"
+#include "train/batch_copier.h"
 #include "train/task.h"
 
 namespace siamese {
@@ -37,13 +38,14 @@ class LmTask final : public Task {
   int64_t tokens_per_step() const override { return recipe_.train.batch_size * recipe_.train.sequence_length; }
   void start(int64_t step) override;
   void load() override;
+  void load_ahead() override;
   at::Tensor accumulate(const std::function<void()>& collect) override;
   double waited() const override { return loader_ ? loader_->waited() : 0.0; }
   EvalMetrics evaluate() const override;
   std::string first_bad_value() const override;
 
  private:
-  at::Tensor host_ids() const;
+  void take_next();
   /// Ids and forward pass of micro-batch `index`.
   std::pair<at::Tensor, Forward> micro_batch(int64_t index) const;
 
@@ -52,8 +54,9 @@ class LmTask final : public Task {
   std::unique_ptr<Source> source_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Loader> loader_;
+  std::optional<BatchCopier> copier_;  // on a GPU
   Batch batch_;
-  at::Tensor ids_;  // of batch_, on the device: [batch_size, sequence_length + 1]. A GPU's keeps its address
+  std::optional<Batch> next_;  // already on its way to a GPU
 };
 
 }  // namespace siamese

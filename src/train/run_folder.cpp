@@ -36,7 +36,8 @@ RunFolder::RunFolder(const std::string& path, OpenMode mode) : path_(path) {
 }
 
 void RunFolder::clear() {
-  for (const char* name : {"metrics.jsonl", "checkpoints", "run.json", "recipe.yaml"}) fs::remove_all(file(name));
+  for (const char* name : {"metrics.jsonl", "checkpoints", "run.json", "products.txt", "recipe.yaml"})
+    fs::remove_all(file(name));
 }
 
 RunFolder::~RunFolder() {

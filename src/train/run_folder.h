@@ -1,4 +1,5 @@
-// The folder of a run: recipe.yaml, run.json, metrics.jsonl, checkpoints/. One process at a time.
+// The folder of a run: recipe.yaml, run.json, metrics.jsonl, products.txt (on a GPU), checkpoints/. One process at a
+// time.
 #pragma once
 
 #include <string>

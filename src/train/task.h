@@ -20,8 +20,10 @@ class Task {
 
   /// Begins to prepare data from `step` (0-based) on.
   virtual void start(int64_t step) = 0;
-  /// Takes the next batch and sends it to the device, always to the same place there.
+  /// Takes the next batch; on a GPU it always comes to the same place.
   virtual void load() = 0;
+  /// After a step was issued: sends the batch of the next one to a GPU meanwhile, if it is ready. Does not wait.
+  virtual void load_ahead() = 0;
   /// Forward and backward over the loaded batch, micro-batch by micro-batch; `collect` is called after each backward.
   /// Returns the mean loss, an fp64 scalar on the parameters' device: nothing waits for a GPU, so that a CUDA graph can
   /// hold it.

@@ -11,6 +11,7 @@ at::Tensor TrainStep::run(int64_t step, double lr) {
   optimizer_.plan(lr, step + 1);
   const auto work = [&] { found_ = optimizer_.apply(task_.accumulate([&] { optimizer_.collect(); })); };
   run_step(graph_.get(), work);
+  task_.load_ahead();
   return found_;
 }
 

@@ -16,6 +16,7 @@
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/readback.h"
+#include "train/run_products.h"
 #include "train/schedule.h"
 #include "train/signals.h"
 #include "train/train_step.h"
@@ -97,6 +98,7 @@ void Trainer::begin() {
   if (request_.mode == OpenMode::overwrite) folder_.clear();
   folder_.store_recipe(recipe_);
   if (first_ < recipe_.train.steps) write_file_atomic(folder_.file("run.json"), execution_.json(first_));
+  take_products(folder_, resume);
   metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
   print_start();
   if (from) fmt::print("resume  from {} at step {}\n", from->folder(), first_);
@@ -181,6 +183,7 @@ void Trainer::save(int64_t done, bool with_evaluation) {
   if (saved_at_ == done) return;
   drain();
   if (with_evaluation) evaluate(done);
+  keep_products(folder_);  // before the checkpoint: none is without them
   CheckpointState state{done, done * task_.tokens_per_step(), {}, to_yaml(recipe_)};
   if (evaluated_at_ == done && std::isfinite(validation_loss_)) state.validation_loss = validation_loss_;
   save_checkpoint(folder_.path(), state, {named(task_.params()), optimizer_->state(), optimizer_->average()},

@@ -59,6 +59,19 @@ TEST(Loader, MeasuresWaiting) {
   EXPECT_GT(loader.waited(), 0.04);
 }
 
+TEST(Loader, SaysWhetherABatchIsReady) {
+  CountingSource source;
+  source.pause = 30ms;
+  source.bad = 1;
+  Loader loader(source, 1, 7, 0, 3);
+  EXPECT_FALSE(loader.ready());
+  for (int i = 0; i < 500 && !loader.ready(); ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(loader.ready());
+  EXPECT_EQ(loader.next().step, 0);
+  EXPECT_NE(error_of([&] { loader.next(); }), "");
+  EXPECT_FALSE(loader.ready());  // an error is not a batch
+}
+
 TEST(Loader, WorksAheadButNotWithoutEnd) {
   const CountingSource source;
   Loader loader(source, 2, 7, 0, 1000);

@@ -1,6 +1,7 @@
-// Products on the GPU by cuBLASLt. The first time a shape is met its candidates are timed (a few milliseconds each
-// shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is always the
-// library's first choice. Workspaces belong to a stream: products on two streams may run at the same time.
+// Products on the GPU by cuBLASLt. The first time a shape is met its candidates are timed (a few milliseconds
+// each shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is
+// always the library's first choice. A run keeps what it took and takes it again when it is resumed. Workspaces belong
+// to a stream: products on two streams may run at the same time.
 //
 // cuBLASLt counts columns first: a row-major C = op(A)·op(B) is its Cᵀ = op(B)ᵀ·op(A)ᵀ, on the same memory.
 #include <ATen/ATen.h>
@@ -13,10 +14,14 @@
 #include <torch/library.h>
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <unordered_map>
 
 #include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/product_cache.h"
+#include "ops/cuda/products.h"
+#include "ops/cuda/stream_timer.h"
 #include "ops/gemm.h"
 
 namespace siamese {
@@ -33,10 +38,11 @@ void check(cublasStatus_t status, const char* what) {
 
 /// One shape: descriptors and the chosen algorithm.
 struct Plan {
+  std::string key;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t first{}, best{};  // the library's choice, and the fastest once tuned
-  bool tuned = false;
+  bool tuned = false, used = false;      // best is known; it has run
 
   void run(const CublasLt& lt, const void* pa, const void* pb, void* pc, const Tensor& workspace,
            const cublasLtMatmulAlgo_t& with, cudaStream_t stream) const {
@@ -68,10 +74,23 @@ class Products {
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
     if (!plan.tuned && !deterministic &&
         c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None)
-      tune(plan, key_of(m, n, k, ta, tb), first, second, out.mutable_data_ptr(), workspace, stream);
-    plan.run(lt_, first, second, out.mutable_data_ptr(), workspace,
-             plan.tuned && !deterministic ? plan.best : plan.first, stream);
+      tune(plan, first, second, out.mutable_data_ptr(), workspace, stream);
+    const bool best = plan.tuned && !deterministic;
+    plan.used = plan.used || best;
+    plan.run(lt_, first, second, out.mutable_data_ptr(), workspace, best ? plan.best : plan.first, stream);
     return out;
+  }
+
+  std::string chosen() const {
+    ProductList list = cache_.preferred();  // a shape of the run that did not come up again yet is not forgotten
+    for (const auto& [place, plan] : plans_)
+      if (plan.used) list[plan.key] = bytes_of(plan.best);
+    return list.empty() ? "" : to_text(list, cache_.origin());
+  }
+
+  void prefer(const std::string& text) {
+    cache_.prefer(products_from(text, cache_.origin()));
+    for (auto& [place, plan] : plans_) recall(plan);
   }
 
  private:
@@ -104,6 +123,7 @@ class Products {
     const std::string key = key_of(m, n, k, ta, tb), place = c10::str(device, ": ", key);
     if (const auto known = plans_.find(place); known != plans_.end()) return known->second;
     Plan plan;  // kept only once it is whole
+    plan.key = key;
     check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
     const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
@@ -117,44 +137,44 @@ class Products {
     ta ? layout(&plan.b, m, k) : layout(&plan.b, k, m);
     layout(&plan.c, n, m);
     plan.first = candidates(plan, 1).front().algo;
+    recall(plan);
+    return plans_[place] = plan;
+  }
+
+  /// Takes the algorithm that the cache has for the shape, if the library accepts it.
+  void recall(Plan& plan) const {
     cublasLtMatmulAlgo_t known;
     cublasLtMatmulHeuristicResult_t needs;
-    if (cache_.find(key, &known) &&
+    if (cache_.find(plan.key, &known) &&
         lt_.check(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &needs) == CUBLAS_STATUS_SUCCESS &&
         needs.workspaceSize <= kWorkspace) {
       plan.best = known;
       plan.tuned = true;
     }
-    return plans_[place] = plan;
   }
 
-  /// Runs every candidate a few times, the fastest wins.
-  void tune(Plan& plan, const std::string& key, const void* first, const void* second, void* out,
-            const Tensor& workspace, cudaStream_t stream) {
+  /// Runs every candidate a few times, the fastest wins. (Running the best on until the clock settles under the power
+  /// cap finds others, but was not faster in a training step.)
+  void tune(Plan& plan, const void* first, const void* second, void* out, const Tensor& workspace,
+            cudaStream_t stream) {
     plan.best = plan.first;
     plan.tuned = true;
-    cudaEvent_t begin, end;
-    C10_CUDA_CHECK(cudaEventCreate(&begin));
-    C10_CUDA_CHECK(cudaEventCreate(&end));
+    const StreamTimer timer(stream);
     float best = 0;
     for (const auto& candidate : candidates(plan, kCandidates)) {
       if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
+      float ms = 0;
       try {
         plan.run(lt_, first, second, out, workspace, candidate.algo, stream);
-        C10_CUDA_CHECK(cudaEventRecord(begin, stream));
+        timer.begin();
         for (int i = 0; i < kRepeats; ++i) plan.run(lt_, first, second, out, workspace, candidate.algo, stream);
-        C10_CUDA_CHECK(cudaEventRecord(end, stream));
-        C10_CUDA_CHECK(cudaEventSynchronize(end));
+        ms = timer.end();
       } catch (const c10::Error&) {
         continue;  // a candidate that cannot run after all
       }
-      float ms = 0;
-      C10_CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
       if (best == 0 || ms < best) best = ms, plan.best = candidate.algo;
     }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    cache_.add(key, plan.best);
+    cache_.add(plan.key, plan.best);
   }
 
   const CublasLt& lt_;
@@ -162,6 +182,15 @@ class Products {
   std::map<std::pair<int, cudaStream_t>, Tensor> workspaces_;
   std::unordered_map<std::string, Plan> plans_;
 };
+
+std::mutex mutex;  // autograd's threads
+
+/// Null where cuBLASLt is missing.
+Products* products() {
+  static const std::unique_ptr<Products> all =
+      CublasLt::get() != nullptr ? std::make_unique<Products>(*CublasLt::get()) : nullptr;
+  return all.get();
+}
 
 bool suits(const Tensor& t) {
   return t.scalar_type() == at::kBFloat16 && t.is_contiguous() && t.numel() > 0 && t.size(0) % 8 == 0 &&
@@ -173,15 +202,22 @@ Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpo
   TORCH_CHECK(a.dim() == 2 && b.dim() == 2, "[gemm] needs two matrices but got ", a.sizes(), " and ", b.sizes());
   TORCH_CHECK(a.size(transpose_a ? 0 : 1) == b.size(transpose_b ? 1 : 0), "[gemm] ", a.sizes(), " and ", b.sizes(),
               " do not fit");
-  const CublasLt* lt = CublasLt::get();
-  if (lt == nullptr || !suits(a) || !suits(b)) return gemm_plain(a, b, transpose_a, transpose_b);
-  static Products products(*lt);
-  static std::mutex mutex;  // autograd's threads
+  if (products() == nullptr || !suits(a) || !suits(b)) return gemm_plain(a, b, transpose_a, transpose_b);
   const std::lock_guard lock(mutex);
-  return products(a, b, transpose_a, transpose_b);
+  return (*products())(a, b, transpose_a, transpose_b);
 }
 
 }  // namespace
+
+std::string chosen_products() {
+  const std::lock_guard lock(mutex);
+  return products() != nullptr ? products()->chosen() : "";
+}
+
+void prefer_products(const std::string& text) {
+  const std::lock_guard lock(mutex);
+  if (products() != nullptr) products()->prefer(text);
+}
 
 TORCH_LIBRARY_IMPL(siamese, CUDA, m) { m.impl("gemm", gemm_gpu); }
 

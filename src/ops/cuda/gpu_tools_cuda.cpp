@@ -6,6 +6,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include "ops/cuda/copy_lane.h"
+#include "ops/cuda/products.h"
 #include "ops/gpu_tools.h"
 
 namespace siamese {
@@ -76,6 +78,9 @@ class CudaStepGraph final : public StepGraph {
 class CudaTools final : public GpuTools {
  public:
   std::unique_ptr<StepGraph> make_graph() override { return std::make_unique<CudaStepGraph>(); }
+  std::unique_ptr<CopyLane> make_copy_lane(size_t bytes) override { return make_cuda_copy_lane(bytes); }
+  std::string products() override { return chosen_products(); }
+  void use_products(const std::string& text) override { prefer_products(text); }
   std::string device_name() override {
     cudaDeviceProp properties{};
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));

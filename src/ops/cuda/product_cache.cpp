@@ -2,16 +2,16 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace siamese {
 namespace {
 
-constexpr size_t kBytes = sizeof(cublasLtMatmulAlgo_t);
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
 
 /// $SIAMESE_CACHE, or siamese in the user's cache folder; "" where there is neither.
 std::string folder() {
@@ -22,61 +22,44 @@ std::string folder() {
   return home != nullptr && *home != 0 ? std::string(home) + "/.cache/siamese" : "";
 }
 
-std::string hex(const cublasLtMatmulAlgo_t& algo) {
-  unsigned char bytes[kBytes];
-  std::memcpy(bytes, &algo, kBytes);
-  std::string text;
-  char two[3];
-  for (const unsigned char b : bytes) {
-    std::snprintf(two, sizeof two, "%02x", b);
-    text += two;
-  }
-  return text;
-}
-
-bool from_hex(const std::string& text, cublasLtMatmulAlgo_t* algo) {
-  if (text.size() != 2 * kBytes || text.find_first_not_of("0123456789abcdef") != std::string::npos) return false;
-  unsigned char bytes[kBytes];
-  for (size_t i = 0; i < kBytes; ++i)
-    bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  std::memcpy(algo, bytes, kBytes);
-  return true;
-}
-
 }  // namespace
 
-ProductCache::ProductCache(const std::string& device, size_t version) {
+ProductAlgorithm bytes_of(const cublasLtMatmulAlgo_t& algo) {
+  ProductAlgorithm bytes;
+  std::memcpy(bytes.data(), &algo, bytes.size());
+  return bytes;
+}
+
+ProductCache::ProductCache(const std::string& device, size_t version)
+    : origin_(device + ", cuBLASLt " + std::to_string(version)) {
   if (folder().empty()) return;
   std::string name = device;
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
   file_ = folder() + "/products-" + name + "-cublaslt" + std::to_string(version) + ".txt";
-  std::ifstream in(file_);
-  for (std::string line; std::getline(in, line);) {
-    const size_t cut = line.rfind(' ');
-    cublasLtMatmulAlgo_t algo;
-    if (cut != std::string::npos && from_hex(line.substr(cut + 1), &algo)) algorithms_[line.substr(0, cut)] = algo;
-  }
+  std::ostringstream text;
+  text << std::ifstream(file_).rdbuf();
+  algorithms_ = products_from(text.str(), origin_);
 }
 
-bool ProductCache::find(const std::string& key, cublasLtMatmulAlgo_t* algo) {
-  const std::lock_guard lock(mutex_);
-  const auto found = algorithms_.find(key);
-  if (found == algorithms_.end()) return false;
-  *algo = found->second;
-  return true;
+bool ProductCache::find(const std::string& key, cublasLtMatmulAlgo_t* algo) const {
+  for (const ProductList* list : {&preferred_, &algorithms_})
+    if (const auto found = list->find(key); found != list->end()) {
+      std::memcpy(algo, found->second.data(), found->second.size());
+      return true;
+    }
+  return false;
 }
 
 void ProductCache::add(const std::string& key, const cublasLtMatmulAlgo_t& algo) {
-  const std::lock_guard lock(mutex_);
-  algorithms_[key] = algo;
+  algorithms_[key] = bytes_of(algo);
   if (file_.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(file_).parent_path(), ignored);
   const std::string temporary = file_ + "." + std::to_string(getpid());
   {
     std::ofstream out(temporary);
-    for (const auto& [name, a] : algorithms_) out << name << ' ' << hex(a) << '\n';
+    out << to_text(algorithms_, origin_);
     if (!out) return;
   }
   std::filesystem::rename(temporary, file_, ignored);

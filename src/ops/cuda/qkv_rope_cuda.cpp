@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "kernels/cuda/qkv_rope.h"
+#include "ops/cuda/tensors.h"
 #include "ops/qkv_rope.h"
 
 namespace siamese {
@@ -46,8 +47,8 @@ kernels::QkvRope arguments(const Tensor& qkv, const Tensor& cos, const Tensor& s
   return p;
 }
 
-Tensor forward_cuda(const Tensor& out, const Tensor& qkv, const Tensor& cos, const Tensor& sin, Optionals affine,
-                    int64_t heads, int64_t kv_heads, int64_t flags, double eps) {
+void forward_out_cuda(const Tensor& out, const Tensor& qkv, const Tensor& cos, const Tensor& sin, Optionals affine,
+                      int64_t heads, int64_t kv_heads, int64_t flags, double eps) {
   const c10::cuda::CUDAGuard guard(qkv.device());
   std::vector<Tensor> keep;
   kernels::QkvRope p = arguments(qkv, cos, sin, affine, heads, kv_heads, flags, eps, keep);
@@ -55,19 +56,32 @@ Tensor forward_cuda(const Tensor& out, const Tensor& qkv, const Tensor& cos, con
               "[qkv_rope] out must be like qkv");
   p.out = out.mutable_data_ptr();
   C10_CUDA_CHECK(kernels::qkv_rope_forward_cuda(p, c10::cuda::getCurrentCUDAStream()));
+}
+
+Tensor forward_cuda(const Tensor& qkv, const Tensor& cos, const Tensor& sin, Optionals affine, int64_t heads,
+                    int64_t kv_heads, int64_t flags, double eps) {
+  const Tensor dense = aligned(qkv), out = at::empty(dense.sizes(), dense.options());
+  forward_out_cuda(out, dense, cos, sin, std::move(affine), heads, kv_heads, flags, eps);
   return out;
 }
 
-std::vector<Tensor> backward_cuda(const Tensor& gq, const Tensor& gk, const Tensor& gv, const Tensor& qkv,
+/// Whether the kernel can read it 16 bytes at a time by its strides.
+bool readable(const Tensor& g) {
+  return g.stride(3) == 1 && g.stride(0) % 8 == 0 && g.stride(1) % 8 == 0 && g.stride(2) % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(g.const_data_ptr()) % 16 == 0;
+}
+
+std::vector<Tensor> backward_cuda(const Tensor& gq, const Tensor& gk, const Tensor& gv, const Tensor& qkv_in,
                                   const Tensor& cos, const Tensor& sin, Optionals affine, int64_t heads,
                                   int64_t kv_heads, int64_t flags, double eps) {
-  const c10::cuda::CUDAGuard guard(qkv.device());
+  const c10::cuda::CUDAGuard guard(qkv_in.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
+  const Tensor qkv = aligned(qkv_in);
   std::vector<Tensor> keep;
   kernels::QkvRope p = arguments(qkv, cos, sin, affine, heads, kv_heads, flags, eps, keep);
   const Tensor* grads[] = {&gq, &gk, &gv};
   for (size_t i = 0; i < 3; ++i) {
-    const Tensor t = grads[i]->stride(3) == 1 ? *grads[i] : grads[i]->contiguous();
+    const Tensor t = readable(*grads[i]) ? *grads[i] : grads[i]->clone(at::MemoryFormat::Contiguous);
     keep.push_back(t);
     p.g[i] = t.const_data_ptr();
     p.batch_stride[i] = t.stride(0), p.token_stride[i] = t.stride(1), p.head_stride[i] = t.stride(2);
@@ -100,7 +114,8 @@ std::vector<Tensor> backward_cuda(const Tensor& gq, const Tensor& gk, const Tens
 }  // namespace
 
 TORCH_LIBRARY_IMPL(siamese, CUDA, m) {
-  m.impl("qkv_rope_out", forward_cuda);
+  m.impl("qkv_rope", forward_cuda);
+  m.impl("qkv_rope_out", forward_out_cuda);
   m.impl("qkv_rope_backward", backward_cuda);
 }
 

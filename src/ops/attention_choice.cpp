@@ -1,0 +1,145 @@
+#include "ops/attention_choice.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "ops/random.h"
+#include "util/philox.h"
+
+namespace siamese {
+namespace {
+
+using at::Tensor;
+
+constexpr long kTrustedCudnn = 91501;  // earlier ones have given wrong gradients
+constexpr double kTimesFlash = 2.0;
+// Where flash attention refuses the shape: 0.02 is the rounding of bf16, what goes wrong goes wrong by far more.
+constexpr double kMostAlone = 0.05;
+
+/// Plain causal attention in fp32, one key head at a time: the scores of all heads would be hundreds of megabytes.
+AttentionResult plain_attention(const Heads& h, const Tensor& g) {
+  const int64_t kv_heads = h.k.size(2), group = h.q.size(2) / kv_heads, length = h.q.size(1);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(h.q.size(3)));
+  const Tensor ahead = at::ones({length, length}, h.q.options().dtype(at::kBool)).triu(1);
+  std::vector<Tensor> out, gq, gk, gv;
+  for (int64_t j = 0; j < kv_heads; ++j) {
+    auto part = [](const Tensor& t, int64_t first, int64_t count) {
+      return t.narrow(2, first, count).transpose(1, 2).to(at::kFloat);  // [B, count, T, dim]
+    };
+    auto flip = [](const Tensor& t) { return t.transpose(-1, -2); };
+    const Tensor q = part(h.q, j * group, group), k = part(h.k, j, 1), v = part(h.v, j, 1);
+    const Tensor go = part(g, j * group, group);
+    const Tensor p = at::softmax((at::matmul(q, flip(k)) * scale).masked_fill(ahead, -1e30), -1);
+    out.push_back(at::matmul(p, v));
+    const Tensor gs = p * (at::matmul(go, flip(v)) - (go * out.back()).sum(-1, true)) * scale;
+    gq.push_back(at::matmul(gs, k));
+    gk.push_back(at::matmul(flip(gs), q).sum(1, true));
+    gv.push_back(at::matmul(flip(p), go).sum(1, true));
+  }
+  auto join = [](const std::vector<Tensor>& parts) { return at::cat(parts, 1).transpose(1, 2); };
+  return {join(out), {join(gq), join(gk), join(gv)}};
+}
+
+AttentionResult by_cudnn(const AttentionExample& e) {
+  const Attended a = cudnn_forward(e.heads);
+  return {a.out, cudnn_backward(e.g, e.heads, a)};
+}
+AttentionResult by_flash(const AttentionExample& e) {
+  const Attended a = flash_forward(e.heads, {}, 0);
+  return {a.out, flash_backward(e.g, e.heads, a, {}, 0)};
+}
+
+AttentionChoice decide(const AttentionShape& shape, at::Device device) {
+  const at::NoGradGuard no_grad;
+  std::vector<AttentionExample> examples;
+  auto worst = [&](AttentionResult (*attend)(const AttentionExample&)) {
+    if (examples.empty())  // only once somebody is tried; both are given the same
+      for (const auto& [rows, length] : {std::pair(2, 128), std::pair(1, 1024)})
+        examples.push_back(attention_example(shape, rows, length, device));
+    double error = 0;
+    for (const AttentionExample& e : examples) error = std::max(error, attention_error(attend(e), e.wanted));
+    return error;
+  };
+  const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
+  return choose_attention(
+      cuda.hasCuDNN() ? cuda.versionRuntimeCuDNN() : 0, [&] { return worst(by_cudnn); },
+      [&] { return worst(by_flash); });
+}
+
+/// First line of what an exception says.
+std::string said(const std::exception& e) {
+  const std::string text = e.what();
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+AttentionExample attention_example(const AttentionShape& shape, int64_t rows, int64_t length, at::Device device) {
+  const auto [heads, kv_heads, dim] = shape;
+  const auto random = [&](int64_t count, int64_t number) {
+    Tensor t = at::empty({rows, length, count, dim}, at::TensorOptions().device(device).dtype(at::kFloat));
+    truncated_normal_(t, 1.0, 3.0, {number, length, kTestSite, 0});  // ours: LibTorch's generator stays where it is
+    return t.to(at::kBFloat16);
+  };
+  AttentionExample e;
+  e.heads = heads_of(random(heads + 2 * kv_heads, 1), heads, kv_heads);
+  e.g = random(heads, 2);
+  e.wanted = plain_attention(e.heads, e.g);
+  return e;
+}
+
+double attention_error(const AttentionResult& got, const AttentionResult& wanted) {
+  double worst = 0;
+  const std::pair<Tensor, Tensor> pairs[] = {{got.out, wanted.out},
+                                             {got.gradient.q, wanted.gradient.q},
+                                             {got.gradient.k, wanted.gradient.k},
+                                             {got.gradient.v, wanted.gradient.v}};
+  for (const auto& [x, y] : pairs) {
+    const double error = (x.to(at::kFloat) - y).norm().item<double>() / y.norm().item<double>();
+    worst = std::max(worst, std::isfinite(error) ? error : 1e30);
+  }
+  return worst;
+}
+
+AttentionChoice choose_attention(long version, const std::function<double()>& cudnn,
+                                 const std::function<double()>& flash) {
+  if (version < kTrustedCudnn)
+    return {false, c10::str("cuDNN ", version / 10000, '.', version % 10000 / 100, '.', version % 100,
+                            " is older than 9.15.1")};
+  double error = 0;
+  try {
+    error = cudnn();
+  } catch (const std::exception& e) {
+    return {false, "cuDNN refused: " + said(e)};
+  }
+  const std::string found = c10::str("cuDNN's error against plain attention is ", error);
+  try {
+    const double other = flash();
+    return {error <= kTimesFlash * other, c10::str(found, ", flash attention's ", other)};
+  } catch (const std::exception& e) {
+    return {error < kMostAlone, c10::str(found, "; flash attention refused: ", said(e))};
+  }
+}
+
+const AttentionChoice& attention_choice(const AttentionShape& shape, at::Device device) {
+  // Before the trial: cuDNN's backward pass may refuse under deterministic algorithms, and that would stand for good.
+  static const AttentionChoice deterministic{false, "deterministic algorithms are asked for"};
+  if (at::globalContext().deterministicAlgorithms()) return deterministic;
+  static std::mutex mutex;  // autograd's threads
+  static std::map<std::pair<int, AttentionShape>, AttentionChoice> choices;
+  const std::lock_guard lock(mutex);
+  const std::pair<int, AttentionShape> key{device.index(), shape};
+  const auto known = choices.find(key);
+  return known != choices.end() ? known->second : choices.emplace(key, decide(shape, device)).first->second;
+}
+
+std::string attention_backend(const AttentionShape& shape, at::Device device) {
+  const AttentionChoice& choice = attention_choice(shape, device);
+  return std::string(choice.cudnn ? "cudnn" : "flash") + " (" + choice.why + ")";
+}
+
+}  // namespace siamese

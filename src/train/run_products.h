@@ -1,0 +1,15 @@
+// The algorithms that a run's products take on a GPU (ops/product_list.h) stay with the run, in products.txt: resumed,
+// it takes them again, not what is fastest by then. Nothing where there is no GPU.
+#pragma once
+
+#include "train/run_folder.h"
+
+namespace siamese {
+
+/// Before the first step: those of the folder for a run that is resumed, none for another.
+void take_products(const RunFolder& folder, bool resume);
+
+/// Stores what was chosen so far.
+void keep_products(const RunFolder& folder);
+
+}  // namespace siamese
