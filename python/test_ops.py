@@ -178,6 +178,14 @@ class Opcheck(unittest.TestCase):
             self.check(torch.ops.siamese.gemm.default, (leaf(5, 8), leaf(16, 8), False, True))
             self.check(torch.ops.siamese.gemm_swiglu.default, (leaf(5, 8), leaf(32, 8)))
 
+    def test_attention(self):
+        for device in DEVICES:
+            if device == "cuda" and torch.cuda.get_device_capability() != (9, 0):
+                continue
+            dtype = torch.bfloat16 if device == "cuda" else torch.float32
+            qkv = torch.randn(2, 9, 8, 64, device=device, dtype=dtype, requires_grad=True)
+            self.check(torch.ops.siamese.attention.default, (qkv, 4, 2))
+
     def test_embedding(self):
         for device in DEVICES:
             weight = torch.randn(11, 8, device=device, requires_grad=True)

@@ -2,6 +2,7 @@
 
 #include "ops/attention_choice.h"
 #include "ops/attention_library.h"
+#include "ops/own_attention.h"
 #include "ops/qkv_rope.h"
 
 namespace siamese {
@@ -10,10 +11,13 @@ namespace {
 using at::Tensor;
 using torch::autograd::variable_list;
 
+/// Who made the forward pass, and whether the backward pass is ours.
+enum Maker : int64_t { kFlash, kCudnn, kOwn };
+
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& qkv, const AttentionCore& core, bool cudnn,
-                        at::TensorList affine) {
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& qkv, const AttentionCore& core,
+                        int64_t maker, bool own_backward, at::TensorList affine) {
     at::AutoDispatchBelowADInplaceOrView guard;
     const int64_t all = core.heads + 2 * core.kv_heads;
     const Tensor raw = qkv.view({qkv.size(0), qkv.size(1), all, core.head_dim});
@@ -21,7 +25,12 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Tensor packed = normed ? at::empty_like(raw) : raw;
     qkv_rope_out(packed, raw, core);
     const Heads h = heads_of(packed, core.heads, core.kv_heads);
-    const Attended a = cudnn ? cudnn_forward(h) : flash_forward(h, core.ends, core.longest);
+    Attended a;
+    if (maker == kOwn) {
+      std::tie(a.out, a.log_sums) = own_attention(packed, core.heads, core.kv_heads);
+    } else {
+      a = maker == kCudnn ? cudnn_forward(h) : flash_forward(h, core.ends, core.longest);
+    }
     ctx->save_for_backward({packed, normed ? raw : Tensor(), a.out, a.log_sums, a.seed, a.offset, core.ends, core.cos,
                             core.sin, core.norm[0].gain, core.norm[1].gain, core.norm[2].gain, core.norm[0].bias,
                             core.norm[1].bias, core.norm[2].bias});
@@ -29,9 +38,10 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                                                     core.kv_heads,
                                                     core.head_dim,
                                                     core.longest,
-                                                    cudnn,
+                                                    maker,
                                                     qkv_flags(core),
-                                                    static_cast<int64_t>(affine.size())};
+                                                    static_cast<int64_t>(affine.size()),
+                                                    own_backward};
     ctx->saved_data["eps"] = qkv_eps(core);
     return a.out.reshape({qkv.size(0), qkv.size(1), core.heads * core.head_dim});
   }
@@ -52,12 +62,23 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Heads h = heads_of(packed, core.heads, core.kv_heads);
     const Attended a{s[2], s[3], s[4], s[5]};
     const Tensor g = grads[0].reshape(h.q.sizes());
-    const Heads gh = sizes[4] != 0 ? cudnn_backward(g, h, a) : flash_backward(g, h, a, core.ends, core.longest);
-    const std::vector<Tensor> all = qkv_rope_backward(gh.q, gh.k, gh.v, s[1].defined() ? s[1] : packed, core);
-    variable_list result{all[0].flatten(2), Tensor(), Tensor()};
+    const bool normed = s[1].defined();
+    Heads gh;
+    if (sizes[7] != 0) {
+      // Without norms the rotation is turned back on the way: this is the gradient of the projection.
+      const Tensor packed_g =
+          own_attention_backward(g.contiguous(), packed, a.out, a.log_sums, sizes[4] != kOwn,
+                                 normed ? Tensor() : core.cos, normed ? Tensor() : core.sin, core.heads, core.kv_heads);
+      if (!normed) return {packed_g.flatten(2), Tensor(), Tensor(), Tensor()};
+      gh = heads_of(packed_g, core.heads, core.kv_heads);
+    } else {
+      gh = sizes[4] == kCudnn ? cudnn_backward(g, h, a) : flash_backward(g, h, a, core.ends, core.longest);
+    }
+    const std::vector<Tensor> all = qkv_rope_backward(gh.q, gh.k, gh.v, normed ? s[1] : packed, core);
+    variable_list result{all[0].flatten(2), Tensor(), Tensor(), Tensor()};
     for (size_t i = 1; i < all.size(); ++i)
       if (s[8 + i].defined()) result.push_back(all[i]);
-    result.resize(3 + static_cast<size_t>(sizes[6]));
+    result.resize(4 + static_cast<size_t>(sizes[6]));
     return result;
   }
 };
@@ -80,9 +101,14 @@ Tensor attention_core(const Tensor& qkv, const AttentionCore& core) {
   std::vector<Tensor> affine;
   for (const Tensor& t : qkv_affine(core))
     if (t.defined()) affine.push_back(t);
-  const bool cudnn =
-      !core.ends.defined() && attention_choice({core.heads, core.kv_heads, core.head_dim}, qkv.device()).cudnn;
-  return AttentionFunction::apply(qkv, core, cudnn, at::TensorList(affine));
+  int64_t maker = kFlash;  // the one with documents of several lengths
+  bool own = false;
+  if (!core.ends.defined()) {
+    const AttentionChoice& choice = attention_choice({core.heads, core.kv_heads, core.head_dim}, qkv.device());
+    own = choice.own;
+    maker = choice.cudnn ? kCudnn : own ? kOwn : kFlash;
+  }
+  return AttentionFunction::apply(qkv, core, maker, own, at::TensorList(affine));
 }
 
 }  // namespace siamese

@@ -1,7 +1,7 @@
 // Causal self-attention on the GPU from the packed projection to the heads' output: norms and rotary positions in one
-// pass (kernels/cuda/qkv_rope.h), then cuDNN's or flash attention (ops/attention_choice.h) on views of the packed
-// tensor, no copies. Kept for the backward pass: the packed tensor as attention saw it (the raw one too where heads are
-// normed), output, log-sums.
+// pass (kernels/cuda/qkv_rope.h), then cuDNN's, flash or our own attention (ops/attention_choice.h) on views of the
+// packed tensor, no copies. Kept for the backward pass: the packed tensor as attention saw it (the raw one too where
+// heads are normed), output, log-sums.
 #pragma once
 
 #include <ATen/core/Tensor.h>

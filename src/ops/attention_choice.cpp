@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "ops/own_attention.h"
 #include "ops/random.h"
 #include "util/philox.h"
 
@@ -53,7 +54,29 @@ AttentionResult by_flash(const AttentionExample& e) {
   return {a.out, flash_backward(e.g, e.heads, a, {}, 0)};
 }
 
-AttentionChoice decide(const AttentionShape& shape, at::Device device) {
+/// All of it, or the backward pass after cuDNN's forward pass.
+template <bool after_cudnn>
+AttentionResult by_ourselves(const AttentionExample& e) {
+  const Tensor qkv = at::cat({e.heads.q, e.heads.k, e.heads.v}, 2);
+  const int64_t heads = e.heads.q.size(2), kv_heads = e.heads.k.size(2);
+  Tensor out, log_sums;
+  if (after_cudnn) {
+    const Attended a = cudnn_forward(heads_of(qkv, heads, kv_heads));
+    out = a.out, log_sums = a.log_sums;
+  } else {
+    std::tie(out, log_sums) = own_attention(qkv, heads, kv_heads);
+  }
+  return {out, heads_of(own_attention_backward(e.g, qkv, out, log_sums, after_cudnn, {}, {}, heads, kv_heads), heads,
+                        kv_heads)};
+}
+
+/// First line of what an exception says.
+std::string said(const std::exception& e) {
+  const std::string text = e.what();
+  return text.substr(0, text.find('\n'));
+}
+
+AttentionChoice decide(const AttentionShape& shape, at::Device device, bool deterministic) {
   const at::NoGradGuard no_grad;
   std::vector<AttentionExample> examples;
   auto worst = [&](AttentionResult (*attend)(const AttentionExample&)) {
@@ -64,16 +87,22 @@ AttentionChoice decide(const AttentionShape& shape, at::Device device) {
     for (const AttentionExample& e : examples) error = std::max(error, attention_error(attend(e), e.wanted));
     return error;
   };
-  const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
-  return choose_attention(
-      cuda.hasCuDNN() ? cuda.versionRuntimeCuDNN() : 0, [&] { return worst(by_cudnn); },
-      [&] { return worst(by_flash); });
-}
-
-/// First line of what an exception says.
-std::string said(const std::exception& e) {
-  const std::string text = e.what();
-  return text.substr(0, text.find('\n'));
+  AttentionChoice choice{false, "deterministic algorithms are asked for"};
+  if (!deterministic) {  // cuDNN's backward pass may refuse under deterministic algorithms
+    const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
+    choice = choose_attention(
+        cuda.hasCuDNN() ? cuda.versionRuntimeCuDNN() : 0, [&] { return worst(by_cudnn); },
+        [&] { return worst(by_flash); });
+  }
+  if (!own_attention_fits(shape.head_dim, device)) return choice;
+  try {
+    const double error = worst(choice.cudnn ? by_ourselves<true> : by_ourselves<false>);
+    choice.own = error < kMostAlone;
+    choice.why += c10::str("; our own error ", error);
+  } catch (const std::exception& e) {
+    choice.why += "; our own kernels failed: " + said(e);
+  }
+  return choice;
 }
 
 }  // namespace
@@ -125,21 +154,22 @@ AttentionChoice choose_attention(long version, const std::function<double()>& cu
   }
 }
 
+std::string AttentionChoice::name() const { return cudnn ? (own ? "cudnn+own" : "cudnn") : own ? "own" : "flash"; }
+
 const AttentionChoice& attention_choice(const AttentionShape& shape, at::Device device) {
-  // Before the trial: cuDNN's backward pass may refuse under deterministic algorithms, and that would stand for good.
-  static const AttentionChoice deterministic{false, "deterministic algorithms are asked for"};
-  if (at::globalContext().deterministicAlgorithms()) return deterministic;
+  const bool deterministic = at::globalContext().deterministicAlgorithms();
   static std::mutex mutex;  // autograd's threads
-  static std::map<std::pair<int, AttentionShape>, AttentionChoice> choices;
+  static std::map<std::tuple<int, bool, AttentionShape>, AttentionChoice> choices;
   const std::lock_guard lock(mutex);
-  const std::pair<int, AttentionShape> key{device.index(), shape};
+  const std::tuple<int, bool, AttentionShape> key{device.index(), deterministic, shape};
   const auto known = choices.find(key);
-  return known != choices.end() ? known->second : choices.emplace(key, decide(shape, device)).first->second;
+  return known != choices.end() ? known->second
+                                : choices.emplace(key, decide(shape, device, deterministic)).first->second;
 }
 
 std::string attention_backend(const AttentionShape& shape, at::Device device) {
   const AttentionChoice& choice = attention_choice(shape, device);
-  return std::string(choice.cudnn ? "cudnn" : "flash") + " (" + choice.why + ")";
+  return choice.name() + " (" + choice.why + ")";
 }
 
 }  // namespace siamese

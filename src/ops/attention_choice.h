@@ -1,5 +1,6 @@
-// Which library attends on a GPU: cuDNN, the faster one, where it can be trusted, flash attention otherwise. Decided by
-// trying both once for each shape of the heads, on examples short and long, against plain attention in fp32.
+// Who attends on a GPU. Forward: cuDNN, the fastest, where it can be trusted, otherwise our own kernels, otherwise
+// flash attention. Backward: our own kernels where they serve, otherwise the library of the forward pass. Decided by
+// trying each once for each shape of the heads, on examples short and long, against plain attention in fp32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,13 +20,17 @@ struct AttentionShape {
 struct AttentionChoice {
   bool cudnn = false;
   std::string why;
+  bool own = false;
+
+  /// "cudnn+own", "own", "cudnn" or "flash".
+  std::string name() const;
 };
 
-/// For this shape on this device; tried the first time it is asked for. Flash without a trial where algorithms must be
-/// deterministic, which cuDNN's backward pass is not.
+/// For this shape on this device; tried the first time it is asked for. Where algorithms must be deterministic, which
+/// cuDNN's backward pass is not, it is not tried.
 const AttentionChoice& attention_choice(const AttentionShape& shape, at::Device device);
 
-/// "cudnn (its error against plain attention is 0.0031, flash attention's 0.003)"
+/// "cudnn+own (cuDNN's error against plain attention is 0.0031, flash attention's 0.003; our own 0.003)"
 std::string attention_backend(const AttentionShape& shape, at::Device device);
 
 /// The rule. `version` as cuDNN counts it, 91501 for 9.15.1; the trials return an error as below, or throw where the

@@ -11,8 +11,8 @@ using torch::autograd::variable_list;
 
 void check(const Tensor& hidden, const Tensor& weight, const Tensor& targets, int64_t chunk_rows) {
   TORCH_CHECK(hidden.dim() == 2, "[lm_head_loss] hidden must have 2 dimensions but has ", hidden.dim());
-  TORCH_CHECK(weight.dim() == 2 && weight.sym_size(1) == hidden.sym_size(1), "[lm_head_loss] weight must be [vocabulary, ",
-              hidden.sym_size(1), "] but is ", weight.sym_sizes());
+  TORCH_CHECK(weight.dim() == 2 && weight.sym_size(1) == hidden.sym_size(1),
+              "[lm_head_loss] weight must be [vocabulary, ", hidden.sym_size(1), "] but is ", weight.sym_sizes());
   TORCH_CHECK(weight.sym_size(0) > 0, "[lm_head_loss] weight must have rows");
   TORCH_CHECK(weight.scalar_type() == hidden.scalar_type(), "[lm_head_loss] weight is ", weight.scalar_type(),
               " but hidden is ", hidden.scalar_type());

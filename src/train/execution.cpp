@@ -38,7 +38,7 @@ Attending attention_of(const Recipe& recipe, at::Device device) {
     return {"plain", ""};
   if (recipe.data.document_masking) return {"flash", ""};  // the one with documents of several lengths
   const AttentionChoice& choice = attention_choice({core.heads, core.kv_heads, core.head_dim}, device);
-  return {choice.cudnn ? "cudnn" : "flash", choice.why};
+  return {choice.name(), choice.why};
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ struct Execution {
   Recompute recompute = Recompute::none;
   bool graph = false;          // the step is captured as a CUDA graph once it is warm
   bool deterministic = true;   // the same recipe gives the same losses digit for digit; always on a CPU
-  std::string attention = "";  // cudnn | flash | plain on a GPU, decided by trying; "" on a CPU
+  std::string attention = "";  // cudnn+own | own | cudnn | flash | plain on a GPU; "" on a CPU
   std::string attention_why = "";
 
   /// "not deterministic, attention cudnn, steps as a CUDA graph"

@@ -1,4 +1,5 @@
-// The pass before attention as an operator: its gradients, its forms and its shapes. On a GPU: test_gpu_step.cpp.
+// The pass before attention as an operator: its gradients, its forms and its shapes. On a GPU: test_gpu_step.cpp,
+// test_gpu_qkv_rope.cpp.
 #include "gradcheck.h"
 #include "ops/qkv_rope.h"
 

@@ -1,5 +1,7 @@
+// Every form, type and head size; the form training runs through with norms has faster kernels (qkv_rope_rows.h).
 #include "kernels/cuda/qkv_rope.h"
 
+#include "kernels/cuda/qkv_rope_rows.h"
 #include "kernels/cuda/vec.cuh"
 
 namespace siamese::kernels {
@@ -221,6 +223,7 @@ bool qkv_rope_fits(int64_t dim) { return dim >= 16 && dim <= 256 && (dim & (dim 
 cudaError_t qkv_rope_forward_cuda(const QkvRope& call, cudaStream_t stream) {
   if (!qkv_rope_fits(call.dim) || vectors_of(call) > INT32_MAX / 2) return cudaErrorInvalidValue;
   if (call.tokens == 0) return cudaSuccess;
+  if (cudaError_t e = cudaSuccess; qkv_rope_forward_by_rows(call, stream, &e)) return e;
   // In place, values without a norm are left alone.
   const bool values = call.out != call.in || call.norm[kValue];
   int blocks = 0;
@@ -231,13 +234,16 @@ cudaError_t qkv_rope_forward_cuda(const QkvRope& call, cudaStream_t stream) {
 }
 
 cudaError_t qkv_rope_parts(const QkvRope& call, StepParts* out) {
-  out->columns = 6;
+  *out = {0, 6};
+  if (cudaError_t e = cudaSuccess; qkv_rope_backward_by_rows(call, out, nullptr, &e)) return e;
   return blocks_for(backward_of(call), vectors_of(call), &out->parts);
 }
 
 cudaError_t qkv_rope_backward_cuda(const QkvRope& call, const StepParts& parts, cudaStream_t stream) {
   if (!qkv_rope_fits(call.dim) || vectors_of(call) > INT32_MAX / 2) return cudaErrorInvalidValue;
   if (call.tokens == 0) return cudaSuccess;
+  StepParts mine = parts;
+  if (cudaError_t e = cudaSuccess; qkv_rope_backward_by_rows(call, &mine, stream, &e)) return e;
   const auto kernel = backward_of(call);
   kernel<<<static_cast<unsigned>(parts.parts), kThreads, 0, stream>>>(call);
   return cudaGetLastError();

@@ -3,7 +3,8 @@
 //   q' = R(N_q(q)), k' = R(N_k(k)), v' = N_v(v);  R rotates the pairs (i, i + D/2): [a·cos - b·sin, b·cos + a·sin]
 // Each norm may be off; its statistics are over one head. Backward: g → Rᵀ (the opposite angle) → Nᵀ, with x̂ rebuilt
 // from the raw projection, and the gradients of the gains by column sums in two stages (stream_step.h).
-// A head is handled by D/8 neighbouring lanes of a warp, so D is 16, 32, 64, 128 or 256.
+// A head is handled by D/8 neighbouring lanes of a warp, so D is 16, 32, 64, 128 or 256. With norms, bf16 heads of 64
+// and 128 have kernels of their own (qkv_rope_rows.h).
 #pragma once
 
 #include <cuda_runtime_api.h>

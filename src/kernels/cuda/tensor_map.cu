@@ -37,4 +37,17 @@ bool make_map(CUtensorMap* map, const void* matrix, int64_t rows, int64_t column
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+bool make_map3(CUtensorMap* map, const void* tensor, int64_t batch, int64_t rows, int64_t columns, int64_t stride,
+               int box_rows, int box_columns) {
+  if (encode() == nullptr) return false;
+  auto size = [](int64_t n) { return static_cast<cuuint64_t>(n); };
+  const cuuint64_t sizes[] = {size(columns), size(rows), size(batch)},
+                   strides[] = {size(stride * 2), size(rows * stride * 2)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows), 1},
+                   ones[] = {1, 1, 1};
+  return encode()(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(tensor), sizes, strides, box, ones,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
 }  // namespace siamese::kernels

@@ -1,0 +1,171 @@
+// What the three kernels of attention_hopper.h share. A persistent block has a warpgroup that feeds, by one thread, and
+// two that compute. An item of work is 128 rows that a block owns, 64 a warpgroup; the other side streams by in tiles
+// through a ring of stages. Items come longest first, so that the last ones are short.
+#pragma once
+
+#include "kernels/cuda/attention_hopper.h"
+#include "kernels/cuda/hopper_rows.cuh"
+
+namespace siamese::kernels::attention {
+
+constexpr int kGroup = 128, kThreads = 3 * kGroup, kOwned = 128, kHead = 64;
+constexpr uint32_t kTile64 = 64 * kHead * 2, kTile128 = 2 * kTile64;  // bytes
+
+struct Shape {
+  int batch, heads, kv_heads, length, blocks, rows;  // blocks of 128 rows; rows of log_sums
+  float scale, scale_log2;                           // c, and c·log2(e)
+
+  __device__ int group() const { return heads / kv_heads; }
+};
+
+/// Barriers and stages that both sides go through in the same order.
+struct Ring {
+  uint32_t full, empty, memory, bytes;
+  int stages;
+  int at = 0;
+  uint32_t phase = 0;
+
+  __device__ uint32_t stage() const { return memory + at * bytes; }
+  __device__ uint32_t filled() const { return full + at * 8; }
+  __device__ void wait_filled() const { hopper::barrier_wait(filled(), phase); }
+  __device__ void wait_empty() const { hopper::barrier_wait(empty + at * 8, phase ^ 1); }
+  __device__ void advance() {
+    if (++at == stages) at = 0, phase ^= 1;
+  }
+  /// One thread of a warpgroup, once all of it has read.
+  __device__ void release(int which) const {
+    if (threadIdx.x % kGroup == 0) hopper::barrier_arrive(empty + which * 8);
+  }
+};
+
+/// Shared memory: `owned` bytes twice, then the ring's stages, then all barriers. Call from all threads.
+struct Memory {
+  Ring own, ring;
+
+  __device__ Memory(uint32_t base, uint32_t owned, uint32_t stage, int stages) {
+    const uint32_t barriers = base + 2 * owned + stage * stages;
+    own = {barriers, barriers + 16, base, owned, 2};
+    ring = {barriers + 32, barriers + 32 + stages * 8, base + 2 * owned, stage, stages};
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < 2; ++i) hopper::barrier_init(own.full + i * 8, 1), hopper::barrier_init(own.empty + i * 8, 2);
+      for (int i = 0; i < stages; ++i)
+        hopper::barrier_init(ring.full + i * 8, 1), hopper::barrier_init(ring.empty + i * 8, 2);
+      hopper::barrier_init_done();
+    }
+    __syncthreads();
+  }
+  static constexpr uint32_t bytes(uint32_t owned, uint32_t stage, int stages) {
+    return 2 * owned + stage * stages + 8 * (4 + 2 * stages);
+  }
+};
+
+/// The two warpgroups take turns in handing products to the tensor cores: while one's run, the other one has the time
+/// for its exponentials. Both take as many turns.
+struct Turns {
+  int mine;
+
+  __device__ explicit Turns(int group) : mine(group) {
+    if (mine == 1) hopper::named_arrive(3, 2 * kGroup);
+  }
+  __device__ void begin() const {
+    hopper::named_sync(3 + mine, 2 * kGroup);
+    hopper::products_begin();
+  }
+  __device__ void end() const { hopper::named_arrive(4 - mine, 2 * kGroup); }
+};
+
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+
+/// A thread's place in the accumulators of its warpgroup: rows `row` and row + 8, columns 8j + `column` and the next.
+struct Lane {
+  int lane = threadIdx.x % 32, warp = threadIdx.x % kGroup / 32;
+  int row = warp * 16 + lane / 4, column = 2 * (lane % 4);
+
+  /// Where it names its row of the 8×8 matrices of a warp's 16 rows and columns 8j … 8j + 15 in a swizzled tile.
+  __device__ uint32_t matrix(uint32_t tile, int j) const {
+    return tile + (warp * 16 + (lane & 15)) * 128 + (((j + (lane >> 4)) ^ (lane & 7)) << 4);
+  }
+};
+
+/// 64 rows of a tile as the first operand of four products.
+__device__ __forceinline__ void load_rows(uint32_t (&a)[16], uint32_t tile, const Lane& lane) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    hopper::load_matrices(lane.matrix(tile, 2 * k), a[4 * k], a[4 * k + 1], a[4 * k + 2], a[4 * k + 3]);
+}
+
+/// Accumulators as the first operand of the next product: n / 16 times four registers.
+template <int n>
+__device__ __forceinline__ void pack_rows(uint32_t (&a)[n / 2], const float (&c)[n]) {
+#pragma unroll
+  for (int i = 0; i < n / 2; ++i) a[i] = pack(c[2 * i], c[2 * i + 1]);
+}
+
+/// The first operand's rows times a tile [n, 64] (its columns are k), or times a tile [16·steps, 64] (its rows are k).
+template <int n>
+__device__ __forceinline__ void times_transposed(float (&d)[n / 2], const uint32_t (&a)[16], uint32_t tile) {
+  const uint64_t b = hopper::matrix_at(tile, 16, 1024);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) hopper::product<false>(d, a + 4 * k, b + 2 * k, k);
+}
+template <int steps>
+__device__ __forceinline__ void times(float (&d)[32], const uint32_t (&a)[4 * steps], uint32_t tile, bool add) {
+  const uint64_t b = hopper::matrix_at(tile, 16, 1024);
+#pragma unroll
+  for (int k = 0; k < steps; ++k) hopper::product<true>(d, a + 4 * k, b + 128 * k, add || k > 0);
+}
+
+/// The accumulators of 64 rows × 64 columns, times a factor for either row of a thread, as bf16 into a swizzled tile.
+__device__ __forceinline__ void store_rows(uint32_t tile, const float (&d)[32], const Lane& lane, float first,
+                                           float second) {
+#pragma unroll
+  for (int j = 0; j < 8; j += 2)
+    hopper::store_matrices(lane.matrix(tile, j), pack(d[4 * j] * first, d[4 * j + 1] * first),
+                           pack(d[4 * j + 2] * second, d[4 * j + 3] * second),
+                           pack(d[4 * j + 4] * first, d[4 * j + 5] * first),
+                           pack(d[4 * j + 6] * second, d[4 * j + 7] * second));
+}
+
+/// Turns the pairs (i, i + 32) of the rows `position` and position + 8 back: [a·cos + b·sin, b·cos - a·sin].
+__device__ __forceinline__ void turn_back(float (&d)[32], const Lane& lane, int position, int length, const float* cos,
+                                          const float* sin) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = min(position + 8 * half, length - 1);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float2 c = *reinterpret_cast<const float2*>(cos + row * 32 + 8 * j + lane.column);
+      const float2 s = *reinterpret_cast<const float2*>(sin + row * 32 + 8 * j + lane.column);
+      float *a = &d[4 * j + 2 * half], *b = &d[4 * (j + 4) + 2 * half];
+      const float a0 = a[0], a1 = a[1];
+      a[0] = a0 * c.x + b[0] * s.x, a[1] = a1 * c.y + b[1] * s.y;
+      b[0] = b[0] * c.x - a0 * s.x, b[1] = b[1] * c.y - a1 * s.y;
+    }
+  }
+}
+
+// In attention_launch.cu:
+/// A tensor as boxes of `box_rows` rows of one head.
+bool make_boxes(CUtensorMap* map, const AttentionTensor& t, int heads, const AttentionCuda& call, int box_rows);
+Shape shape_of(const AttentionCuda& call);
+cudaError_t launch_forward(const AttentionCuda& call, cudaStream_t stream);
+cudaError_t launch_of_queries(const AttentionCuda& call, cudaStream_t stream);
+cudaError_t launch_of_keys(const AttentionCuda& call, cudaStream_t stream);
+
+/// Blocks of a persistent kernel, with its shared memory allowed.
+template <class Kernel>
+cudaError_t prepare(Kernel kernel, uint32_t bytes, int items, int* blocks) {
+  int device = 0, processors = 0;
+  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
+  if (const cudaError_t e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+      e != cudaSuccess)
+    return e;
+  *blocks = items < processors ? items : processors;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+}
+
+}  // namespace siamese::kernels::attention

@@ -1,0 +1,41 @@
+// Causal attention of heads of 64 on Hopper, deterministic in both passes. With S = c·QKᵀ under the causal mask, P =
+// softmax(S) and D = Σ G⊙O by rows:
+//   forward:   O = P·V, and the logarithms of the rows' sums
+//   backward:  P again from them;  g_V = Pᵀ·G,  dS = P⊙(G·Vᵀ - D),  g_Q = c·dS·K,  g_K = c·dSᵀ·Q
+// The backward pass computes P twice, once by rows for g_Q and once by columns for g_K and g_V, so that every sum has
+// one owner and nothing is added up in global memory. P and dS are rounded to bf16 before they are multiplied.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace siamese::kernels {
+
+/// [batch, length, heads, 64] bf16: `stride` values between tokens, heads side by side.
+struct AttentionTensor {
+  const void* data = nullptr;
+  int64_t stride = 0;
+};
+
+struct AttentionCuda {
+  int batch = 0, heads = 0, kv_heads = 0, length = 0;
+  float scale = 0.125f;  // c
+  AttentionTensor q, k, v, out;
+  float* log_sums = nullptr;  // [batch, heads, attention_rows(length)], base 2
+  // backward
+  AttentionTensor g, g_q, g_k, g_v;
+  float* dots = nullptr;           // D, like log_sums
+  const float* natural = nullptr;  // [batch, heads, length], base e, if another library's: log_sums from them
+  const float *cos = nullptr, *sin = nullptr;  // [length, 32]: g_q and g_k are turned back by these angles, if given
+};
+
+/// Rows of log_sums and dots: length up to a multiple of 128.
+int64_t attention_rows(int64_t length);
+/// Whether this device can: compute capability 9.0.
+bool attention_hopper_serves();
+
+cudaError_t attention_forward_hopper(const AttentionCuda& call, cudaStream_t stream);
+cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t stream);
+
+}  // namespace siamese::kernels

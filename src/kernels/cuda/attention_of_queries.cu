@@ -1,0 +1,156 @@
+// g_Q = c·dS·K by rows, dS = P⊙(G·Vᵀ - D). A block owns 128 queries of a head; keys and values stream by in tiles of
+// 128, from the diagonal backwards, and are taken 64 at a time.
+#include "kernels/cuda/attention_hopper.cuh"
+
+namespace siamese::kernels::attention {
+namespace {
+
+constexpr int kStages = 5;
+constexpr uint32_t kBytes = Memory::bytes(2 * kTile128, 2 * kTile128, kStages);  // Q and G; K and V
+
+struct Item {
+  int block, batch, head;
+
+  __device__ Item(const Shape& s, int index) {
+    const int heads = s.batch * s.heads;
+    block = s.blocks - 1 - index / heads;
+    batch = index % heads / s.heads;
+    head = index % s.heads;
+  }
+};
+
+struct Maps {
+  CUtensorMap q, k, v, g, g_q;
+};
+
+__device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& memory) {
+  for (int i = blockIdx.x; i < s.blocks * s.batch * s.heads; i += gridDim.x) {
+    const Item item(s, i);
+    const int kv = item.head / s.group() * kHead, row = item.block * kOwned;
+    memory.own.wait_empty();
+    hopper::barrier_expect(memory.own.filled(), 2 * kTile128);
+    hopper::load_box(maps.q, memory.own.stage(), memory.own.filled(), item.head * kHead, row, item.batch);
+    hopper::load_box(maps.g, memory.own.stage() + kTile128, memory.own.filled(), item.head * kHead, row, item.batch);
+    memory.own.advance();
+    for (int j = item.block; j >= 0; --j) {
+      memory.ring.wait_empty();
+      hopper::barrier_expect(memory.ring.filled(), 2 * kTile128);
+      hopper::load_box(maps.k, memory.ring.stage(), memory.ring.filled(), kv, j * 128, item.batch);
+      hopper::load_box(maps.v, memory.ring.stage() + kTile128, memory.ring.filled(), kv, j * 128, item.batch);
+      memory.ring.advance();
+    }
+  }
+}
+
+__device__ __forceinline__ void differentiate(const Shape& shape, const Maps& maps, Memory& memory,
+                                              const float* log_sums, const float* dots, const float* cos,
+                                              const float* sin, int mine) {
+  const Lane lane;
+  const Turns turns(mine);
+  Ring& ring = memory.ring;
+  for (int i = blockIdx.x; i < shape.blocks * shape.batch * shape.heads; i += gridDim.x) {
+    const Item item(shape, i);
+    const int row = item.block * kOwned + mine * 64 + lane.row;
+    const int64_t at = static_cast<int64_t>(item.batch * shape.heads + item.head) * shape.rows + row;
+    const float shift[2] = {log_sums[at], log_sums[at + 8]}, dot[2] = {dots[at], dots[at + 8]};
+    uint32_t q[16], g[16], ds[16] = {};
+    float g_q[32];
+    memory.own.wait_filled();
+    const uint32_t own = memory.own.stage() + mine * kTile64;
+    load_rows(q, own, lane);
+    load_rows(g, own + kTile128, lane);
+    // Each turn: S and G·Vᵀ of this tile, and dS·K of the last one, at first zero times anything.
+    uint32_t last = own;
+    int stage = -1;
+    bool any = false;
+    for (int j = item.block; j >= 0; --j) {
+      ring.wait_filled();
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t k = ring.stage() + half * kTile64;
+        if (j == item.block && half > mine) {  // all ahead of these queries
+          turns.begin();
+          turns.end();
+          continue;
+        }
+        float s[32], dp[32];
+        turns.begin();
+        times_transposed<64>(s, q, k);
+        hopper::products_commit();
+        times_transposed<64>(dp, g, k + kTile128);
+        hopper::products_commit();
+        times<4>(g_q, ds, last, any);
+        hopper::products_commit();
+        turns.end();
+        hopper::products_wait<2>();
+#pragma unroll
+        for (int c = 0; c < 32; ++c) s[c] = hopper::exp2_fast(fmaf(s[c], shape.scale_log2, -shift[c >> 1 & 1]));
+        if (j == item.block && half == mine) {  // the diagonal
+#pragma unroll
+          for (int c = 0; c < 32; ++c)
+            if (8 * (c / 4) + lane.column + (c & 1) > lane.row + (c >> 1 & 1) * 8) s[c] = 0.f;
+        }
+        hopper::products_wait<1>();
+#pragma unroll
+        for (int c = 0; c < 32; ++c) s[c] *= dp[c] - dot[c >> 1 & 1];
+        hopper::products_wait<0>();
+        hopper::hold(ds);
+        if (stage >= 0 && stage != ring.at) ring.release(stage);
+        pack_rows<32>(ds, s);
+        last = k, stage = ring.at, any = true;
+      }
+      ring.advance();
+    }
+    turns.begin();
+    times<4>(g_q, ds, last, any);
+    hopper::products_commit();
+    turns.end();
+    hopper::products_wait<0>();
+    hopper::hold(ds);
+    ring.release(stage);
+    if (cos != nullptr) turn_back(g_q, lane, row, shape.length, cos, sin);
+    store_rows(own, g_q, lane, shape.scale, shape.scale);
+    hopper::fence_for_copies();
+    hopper::named_sync(1 + mine, kGroup);
+    if (threadIdx.x % kGroup == 0) {
+      hopper::store_box(maps.g_q, own, item.head * kHead, item.block * kOwned + mine * 64, item.batch);
+      hopper::store_commit();
+      hopper::store_wait_read<0>();
+      memory.own.release(memory.own.at);
+    }
+    memory.own.advance();
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, 1)
+    of_queries_kernel(const Shape shape, const __grid_constant__ Maps maps, const float* log_sums, const float* dots,
+                      const float* cos, const float* sin) {
+  extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
+  Memory memory(hopper::shared_address(dynamic_bytes), 2 * kTile128, 2 * kTile128, kStages);
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
+  if (group == 0) {
+    hopper::leave_registers<40>();
+    if (threadIdx.x == 0) feed(shape, maps, memory);
+  } else {
+    hopper::take_registers<232>();
+    differentiate(shape, maps, memory, log_sums, dots, cos, sin, group - 1);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_of_queries(const AttentionCuda& call, cudaStream_t stream) {
+  Maps maps;
+  if (!make_boxes(&maps.q, call.q, call.heads, call, 128) || !make_boxes(&maps.k, call.k, call.kv_heads, call, 128) ||
+      !make_boxes(&maps.v, call.v, call.kv_heads, call, 128) || !make_boxes(&maps.g, call.g, call.heads, call, 128) ||
+      !make_boxes(&maps.g_q, call.g_q, call.heads, call, 64))
+    return cudaErrorInvalidValue;
+  const Shape shape = shape_of(call);
+  int blocks = 0;
+  if (const cudaError_t e = prepare(of_queries_kernel, kBytes, shape.blocks * shape.batch * shape.heads, &blocks);
+      e != cudaSuccess)
+    return e;
+  of_queries_kernel<<<blocks, kThreads, kBytes, stream>>>(shape, maps, call.log_sums, call.dots, call.cos, call.sin);
+  return cudaGetLastError();
+}
+
+}  // namespace siamese::kernels::attention

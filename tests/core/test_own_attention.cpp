@@ -1,0 +1,90 @@
+// Our own attention: gradients on the CPU; on the GPU against the CPU's in fp64, over lengths that fill no tile, shared
+// key heads, another library's sums, and rotary positions turned back.
+#include "ops/own_attention.h"
+
+#include "gpu.h"
+#include "gradcheck.h"
+#include "ops/rope.h"
+
+namespace siamese {
+namespace {
+
+TEST(OwnAttention, GradientsByFiniteDifferences) {
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    const at::Tensor qkv = random_normal({2, 5, 4 + 2 * kv_heads, 6}, 1).set_requires_grad(true);
+    expect_gradients([&] { return std::get<0>(own_attention(qkv, 4, kv_heads)).sin().sum(); }, {{"qkv", qkv}});
+  }
+}
+
+struct Case {
+  int64_t batch, length, heads, kv_heads;
+};
+const Case kCases[] = {{1, 1, 2, 1},   {2, 64, 3, 3},  {1, 128, 1, 1}, {3, 130, 2, 2},
+                       {2, 200, 4, 2}, {1, 777, 8, 2}, {2, 1024, 2, 1}};
+
+struct Inputs {
+  at::Tensor qkv, g, cos, sin;  // on the CPU, in fp64, what bf16 can say
+};
+Inputs make_inputs(const Case& c) {
+  auto rounded = [](const at::Tensor& t) { return t.to(at::kBFloat16).to(at::kDouble); };
+  const at::Tensor angles = random_normal({c.length, 32}, 3);
+  return {rounded(random_normal({c.batch, c.length, c.heads + 2 * c.kv_heads, 64}, 1)),
+          rounded(random_normal({c.batch, c.length, c.heads, 64}, 2)), angles.cos(), angles.sin()};
+}
+
+/// In the norm: single elements of a softmax's gradient may cancel.
+void expect_close(const at::Tensor& got, const at::Tensor& want, const std::string& what) {
+  const at::Tensor a = got.to(at::kCPU, at::kDouble);
+  EXPECT_LE((a - want).norm().item<double>(), 6e-3 * want.norm().item<double>() + 1e-3) << what;
+  EXPECT_LE((a - want).abs().max().item<double>(), 0.05 * want.abs().max().item<double>() + 1e-3) << what;
+}
+
+class GpuAttention : public Gpu {
+ protected:
+  void SetUp() override {
+    Gpu::SetUp();
+    if (!IsSkipped() && !own_attention_fits(64, gpu_)) GTEST_SKIP() << "no kernels for this GPU";
+  }
+};
+
+TEST_F(GpuAttention, IsTheCpus) {
+  for (const Case& c : kCases) {
+    const std::string what =
+        c10::str(c.batch, " x ", c.length, " tokens, ", c.heads, " heads, ", c.kv_heads, " of keys");
+    const Inputs in = make_inputs(c);
+    const at::Tensor qkv = in.qkv.to(gpu_, at::kBFloat16), g = in.g.to(gpu_, at::kBFloat16);
+    const auto [want, want_sums] = own_attention(in.qkv, c.heads, c.kv_heads);
+    const auto [out, sums] = own_attention(qkv, c.heads, c.kv_heads);
+    expect_close(out, want, what + ": out");
+    expect_close(sums.slice(2, 0, c.length), want_sums.slice(2, 0, c.length), what + ": sums");
+    const at::Tensor cos = in.cos.to(gpu_, at::kFloat), sin = in.sin.to(gpu_, at::kFloat);
+    const at::Tensor natural = (sums.slice(2, 0, c.length) / M_LOG2E).contiguous();
+    for (const bool turned : {false, true}) {
+      auto angle = [&](const at::Tensor& t) { return turned ? t : at::Tensor(); };
+      const at::Tensor truth = own_attention_backward(in.g, in.qkv, want, want_sums, false, angle(in.cos),
+                                                      angle(in.sin), c.heads, c.kv_heads);
+      auto backward = [&](const at::Tensor& s, bool base_e) {
+        return own_attention_backward(g, qkv, out, s, base_e, angle(cos), angle(sin), c.heads, c.kv_heads);
+      };
+      const at::Tensor got = backward(sums, false);
+      expect_close(got, truth, what + (turned ? ": gradient, turned" : ": gradient"));
+      expect_close(backward(natural, true), truth, what + ": gradient from natural logarithms");
+      EXPECT_TRUE(at::equal(got, backward(sums, false))) << what << " twice";
+    }
+  }
+}
+
+TEST(OwnAttention, TurningBackIsTheRotationsTranspose) {
+  const Inputs in = make_inputs({1, 7, 2, 1});
+  const auto [out, sums] = own_attention(in.qkv, 2, 1);
+  const at::Tensor plain = own_attention_backward(in.g, in.qkv, out, sums, false, {}, {}, 2, 1),
+                   turned = own_attention_backward(in.g, in.qkv, out, sums, false, in.cos, in.sin, 2, 1);
+  // ⟨R x, g⟩ = ⟨x, Rᵀ g⟩ on q and k; v is left alone.
+  const at::Tensor x = random_normal({1, 7, 3, 64}, 9);
+  const double left = (rope_plain(x, in.cos, in.sin) * plain.narrow(2, 0, 3)).sum().item<double>();
+  EXPECT_NEAR((x * turned.narrow(2, 0, 3)).sum().item<double>(), left, 1e-9 * (1 + std::abs(left)));
+  EXPECT_TRUE(at::equal(plain.narrow(2, 3, 1), turned.narrow(2, 3, 1)));
+}
+
+}  // namespace
+}  // namespace siamese
