@@ -29,13 +29,11 @@ asan: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(BUILD) asan -j $(JOBS)
 	@scripts/run-asan
 
-test-gpu: ## the tests that need an NVIDIA GPU
+test-gpu: ## the tests that need an NVIDIA GPU, then its operators under compute-sanitizer
 	@scripts/setup test
 	@cmake --preset release -DSIAMESE_TESTS=ON >/dev/null
 	@$(BUILD) release -j $(JOBS)
-	@build/test_core --gtest_filter='*Gpu*' --gtest_brief=1
-	@build/siamese parity tests/golden/*.safetensors --device cuda
-	@scripts/test-python --optional
+	@scripts/test-gpu
 
 test-python: build ## the operators from Python: opcheck, gradients, a training run (fetches PyTorch where there is none)
 	@scripts/test-python

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "train/device.h"
 #include "util/error.h"
 
@@ -15,6 +17,9 @@ class OpenCudaFirst : public testing::Environment {
   void SetUp() override { select_device("auto"); }
 };
 inline const testing::Environment* const open_cuda_first = testing::AddGlobalTestEnvironment(new OpenCudaFirst);
+
+/// Under compute-sanitizer (scripts/test-gpu) everything takes many times as long: tests then leave out large sizes.
+inline bool under_sanitizer() { return std::getenv("SIAMESE_UNDER_SANITIZER") != nullptr; }
 
 class Gpu : public testing::Test {
  protected:

@@ -47,10 +47,13 @@ at::Tensor wave(int64_t rows, int64_t columns, double step, at::Device device) {
 struct Size {
   int64_t m, f, k;
 };
-const Size kSizes[] = {{4096, 4224, 1024}, {4099, 4104, 192}, {130001, 136, 64}, {8193, 2816, 1024}};
+std::vector<Size> sizes() {
+  if (under_sanitizer()) return {{4099, 4104, 128}};
+  return {{4096, 4224, 1024}, {4099, 4104, 192}, {130001, 136, 64}, {8193, 2816, 1024}};
+}
 
 TEST_F(Gpu, SwigluInTheProductIsProductAndActivation) {
-  for (const auto& [m, f, k] : kSizes) {
+  for (const auto& [m, f, k] : sizes()) {
     const std::string what = c10::str(m, " x ", f, " x ", k);
     const at::Tensor x = wave(m, k, 0.7371, gpu_), w = wave(2 * f, k, 1.3113, gpu_) * 0.1;
     const auto [p, h] = gemm_swiglu(x, w);
@@ -62,7 +65,7 @@ TEST_F(Gpu, SwigluInTheProductIsProductAndActivation) {
 }
 
 TEST_F(Gpu, SwigluGradientInTheProductIsProductAndActivation) {
-  for (const auto& [m, f, k] : kSizes) {
+  for (const auto& [m, f, k] : sizes()) {
     const std::string what = c10::str(m, " x ", f, " x ", k);
     const at::Tensor g = wave(m, k, 0.5537, gpu_), w = wave(k, f, 1.1719, gpu_) * 0.1,
                      p = wave(m, 2 * f, 0.917, gpu_) * 4;

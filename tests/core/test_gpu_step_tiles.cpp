@@ -148,12 +148,14 @@ class GpuStepTiles : public Gpu {
 TEST_F(GpuStepTiles, EqualFormulas) {
   for (const auto& [d, most] :
        std::vector<std::pair<int64_t, int64_t>>{{384, 18000}, {768, 10000}, {1024, 4000}, {2048, 2400}})
-    for (const int64_t rows : {int64_t{1}, int64_t{12}, int64_t{131}, int64_t{402}, most, most + 3})
+    for (const int64_t rows : {int64_t{1}, int64_t{12}, int64_t{131}, int64_t{402}, most, most + 3}) {
+      if (under_sanitizer() && rows > 402) continue;
       for (const Form form : {Form::pre, Form::siamese, Form::hybrid})
         for (const bool layer : {false, true}) {
           check({form, layer, rows, d, false});
           if (form != Form::pre) check({form, layer, rows, d, true});
         }
+    }
 }
 
 }  // namespace
