@@ -1,6 +1,7 @@
 // Who attends on a GPU. Forward: cuDNN, the fastest, where it can be trusted, otherwise our own kernels, otherwise
-// flash attention. Backward: our own kernels where they serve, otherwise the library of the forward pass. Decided by
-// trying each once for each shape of the heads, on examples short and long, against plain attention in fp32.
+// flash attention. Backward: our own kernels where they serve and cuDNN's are not faster (ops/attention.cpp), otherwise
+// the library of the forward pass. Decided by trying each once for each shape of the heads, on examples short and long,
+// against plain attention in fp32.
 #pragma once
 
 #include <ATen/core/Tensor.h>

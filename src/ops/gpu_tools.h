@@ -54,7 +54,7 @@ class GpuTools {
   /// or version of the library are left out.
   virtual void use_products(const std::string& text) = 0;
   virtual std::string device_name() = 0;
-  virtual int capability() = 0;  // 90 for compute capability 9.0
+  virtual int capability(int device) = 0;  // 90 for compute capability 9.0
   /// Bytes in tensors at the most since the last reset.
   virtual int64_t peak_bytes() = 0;
   virtual void reset_peak() = 0;

@@ -127,10 +127,9 @@ TORCH_LIBRARY_IMPL(siamese, Meta, m) {
 TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("attention", forward_autograd); }
 
 bool own_attention_fits(int64_t head_dim, at::Device device) {
-  if (!device.is_cuda() || head_dim != 64) return false;
-  static const bool there =
-      has_cuda_kernel("siamese::attention") && gpu_tools() != nullptr && gpu_tools()->capability() == 90;
-  return there;
+  static const bool there = has_cuda_kernel("siamese::attention");
+  return there && device.is_cuda() && head_dim == 64 && gpu_tools() != nullptr &&
+         gpu_tools()->capability(device.index()) == 90;
 }
 
 std::tuple<Tensor, Tensor> own_attention(const Tensor& qkv, int64_t heads, int64_t kv_heads) {

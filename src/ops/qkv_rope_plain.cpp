@@ -51,8 +51,12 @@ std::vector<Tensor> qkv_rope_backward_plain(const Tensor& gq, const Tensor& gk, 
     const NormGradients n =
         norm_backward(i < 2 ? rope_plain(exact, core.cos, -core.sin) : exact, parts[i], core.norm[i]);
     gx.push_back(n.x.to(qkv.scalar_type()));
-    for (const auto& [at, t] : {std::pair(1 + i, n.gain), std::pair(4 + i, n.bias)})
-      result[at] = t.defined() ? t.to(qkv.scalar_type()) : at::empty({0}, qkv.options());
+    auto gradient = [&](const Tensor& found, const Tensor& of) {  // of a norm that is off: zero
+      return found.defined() ? found.to(qkv.scalar_type())
+             : of.defined()  ? at::zeros_like(of)
+                             : at::empty({0}, qkv.options());
+    };
+    result[1 + i] = gradient(n.gain, core.norm[i].gain), result[4 + i] = gradient(n.bias, core.norm[i].bias);
   }
   result[0] = at::cat(gx, 2);
   return result;

@@ -8,19 +8,24 @@
 namespace siamese {
 namespace {
 
-std::string file_in(const RunFolder& folder) { return folder.file("products.txt"); }
+constexpr const char* kFile = "products.txt";
 
 }  // namespace
 
-void take_products(const RunFolder& folder, bool resume) {
+void take_products(const RunFolder& folder, const std::string& checkpoint) {
   if (gpu_tools() == nullptr) return;
-  const std::string file = file_in(folder);
-  gpu_tools()->use_products(resume && std::filesystem::exists(file) ? read_file(file) : "");
+  std::string found;
+  if (!checkpoint.empty()) {
+    const auto other = std::filesystem::absolute(checkpoint).lexically_normal().parent_path().parent_path() / kFile;
+    for (const std::string& file : {folder.file(kFile), other.string()})
+      if (found.empty() && std::filesystem::exists(file)) found = read_file(file);
+  }
+  gpu_tools()->use_products(found);
 }
 
 void keep_products(const RunFolder& folder) {
   const std::string products = gpu_tools() != nullptr ? gpu_tools()->products() : "";
-  if (!products.empty()) write_file_atomic(file_in(folder), products);
+  if (!products.empty()) write_file_atomic(folder.file(kFile), products);
 }
 
 }  // namespace siamese

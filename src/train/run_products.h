@@ -6,8 +6,9 @@
 
 namespace siamese {
 
-/// Before the first step: those of the folder for a run that is resumed, none for another.
-void take_products(const RunFolder& folder, bool resume);
+/// Before the first step. Resumed from `checkpoint` (a folder RUN/checkpoints/STEP): those of the folder, or of the run
+/// that the checkpoint is from; "", a new run: none.
+void take_products(const RunFolder& folder, const std::string& checkpoint);
 
 /// Stores what was chosen so far.
 void keep_products(const RunFolder& folder);

@@ -98,7 +98,7 @@ void Trainer::begin() {
   if (request_.mode == OpenMode::overwrite) folder_.clear();
   folder_.store_recipe(recipe_);
   if (first_ < recipe_.train.steps) write_file_atomic(folder_.file("run.json"), execution_.json(first_));
-  take_products(folder_, resume);
+  take_products(folder_, from ? from->folder() : "");
   metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
   print_start();
   if (from) fmt::print("resume  from {} at step {}\n", from->folder(), first_);

@@ -46,7 +46,7 @@ class FakeTools final : public GpuTools {
   std::string products() override { return chosen; }
   void use_products(const std::string& text) override { used = text; }
   std::string device_name() override { return "none"; }
-  int capability() override { return 0; }
+  int capability(int) override { return 0; }
   int64_t peak_bytes() override { return 0; }
   void reset_peak() override {}
   void release() override {}

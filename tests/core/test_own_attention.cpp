@@ -4,6 +4,8 @@
 
 #include "gpu.h"
 #include "gradcheck.h"
+#include "ops/attention.h"
+#include "ops/qkv_rope.h"
 #include "ops/rope.h"
 
 namespace siamese {
@@ -19,8 +21,8 @@ TEST(OwnAttention, GradientsByFiniteDifferences) {
 struct Case {
   int64_t batch, length, heads, kv_heads;
 };
-const Case kCases[] = {{1, 1, 2, 1},   {2, 64, 3, 3},  {1, 128, 1, 1}, {3, 130, 2, 2},
-                       {2, 200, 4, 2}, {1, 777, 8, 2}, {2, 1024, 2, 1}};
+const Case kCases[] = {{1, 1, 2, 1},   {2, 64, 3, 3},   {1, 128, 1, 1},  {3, 130, 2, 2}, {2, 200, 4, 2},
+                       {1, 777, 8, 2}, {2, 1024, 2, 1}, {4, 1100, 16, 4}};  // the last: several items a block
 
 struct Inputs {
   at::Tensor qkv, g, cos, sin;  // on the CPU, in fp64, what bf16 can say
@@ -72,6 +74,44 @@ TEST_F(GpuAttention, IsTheCpus) {
       EXPECT_TRUE(at::equal(got, backward(sums, false))) << what << " twice";
     }
   }
+}
+
+/// From the projection to the heads' output and back, whoever attends: rotary positions, norms, and what is turned
+/// back.
+TEST_F(GpuAttention, CoreFollowsPlainOperations) {
+  constexpr int64_t kBatch = 2, kLength = 300, kHeads = 4, kKeys = 2, kAll = kHeads + 2 * kKeys;
+  for (const bool deterministic : {false, true})
+    for (const bool normed : {false, true}) {
+      set_deterministic(deterministic);
+      auto run = [&](at::Device device, at::ScalarType type, at::ScalarType angles) {
+        auto rounded = [&](at::Tensor t) { return t.to(at::kBFloat16).to(device, type); };
+        AttentionCore core;
+        core.heads = kHeads, core.kv_heads = kKeys, core.head_dim = 64;
+        const at::Tensor angle = random_normal({kLength, 32}, 3);
+        core.cos = angle.cos().to(device, angles), core.sin = angle.sin().to(device, angles);
+        torch::autograd::variable_list leaves{
+            rounded(random_normal({kBatch, kLength, kAll * 64}, 1)).set_requires_grad(true)};
+        for (int64_t i = 0; normed && i < 3; ++i) {
+          leaves.push_back(rounded(1 + 0.3 * random_normal({64}, 10 + i)).set_requires_grad(true));
+          core.norm[i] = {true, NormKind::rms, 1e-5, leaves.back(), {}};
+        }
+        const at::Tensor qkv = leaves[0] * 1;  // may be overwritten
+        const at::Tensor out =
+            device.is_cuda()
+                ? attention_core(qkv, core)
+                : std::get<0>(own_attention(qkv_rope_plain(qkv.view({kBatch, kLength, kAll, 64}), core), kHeads, kKeys))
+                      .flatten(2);
+        auto grads = torch::autograd::grad({out}, leaves, {rounded(random_normal({kBatch, kLength, kHeads * 64}, 2))});
+        grads.insert(grads.begin(), out.detach());
+        return grads;
+      };
+      const auto want = run(at::kCPU, at::kDouble, at::kDouble), got = run(gpu_, at::kBFloat16, at::kFloat);
+      for (size_t i = 0; i < want.size(); ++i)
+        expect_close(
+            got[i], want[i],
+            c10::str(deterministic ? "deterministic" : "not deterministic", normed ? ", normed" : "", ": ", i));
+    }
+  set_deterministic(false);
 }
 
 TEST(OwnAttention, TurningBackIsTheRotationsTranspose) {

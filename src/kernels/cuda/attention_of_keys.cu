@@ -72,7 +72,7 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
     load_rows(k, own, lane);
     load_rows(v, own + kTile128, lane);
     // Each turn: Sᵀ and V·Gᵀ of this tile, and Pᵀ·G and dSᵀ·Q of the last one, at first zero times anything.
-    uint32_t last = own;
+    uint32_t last_q = own, last_g = own + kTile128;  // this group's keys and values, until there is a tile
     int stage = -1;
     const int first = 2 * item.block, tiles = query_tiles(shape);
     for (int n = 0, t = first; n < shape.group() * (tiles - first); ++n, t = t + 1 < tiles ? t + 1 : first) {
@@ -91,9 +91,9 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
       hopper::products_commit();
       times_transposed<64>(dp, v, q + kTile64);
       hopper::products_commit();
-      times<4>(g_v, p, last + kTile64, stage >= 0);
+      times<4>(g_v, p, last_g, stage >= 0);
       hopper::products_commit();
-      times<4>(g_k, ds, last, stage >= 0);
+      times<4>(g_k, ds, last_q, stage >= 0);
       hopper::products_commit();
       turns.end();
       hopper::products_wait<3>();
@@ -123,12 +123,12 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
       hopper::hold(ds);
       pack_rows<32>(ds, dp);
       if (stage >= 0) ring.release(stage);
-      last = q, stage = ring.at;
+      last_q = q, last_g = q + kTile64, stage = ring.at;
       ring.advance();
     }
     turns.begin();
-    times<4>(g_v, p, last + kTile64, stage >= 0);
-    times<4>(g_k, ds, last, stage >= 0);
+    times<4>(g_v, p, last_g, stage >= 0);
+    times<4>(g_k, ds, last_q, stage >= 0);
     hopper::products_commit();
     turns.end();
     hopper::products_wait<0>();

@@ -20,18 +20,23 @@ __device__ __forceinline__ void wait_for_previous() {
 #endif
 }
 
+template <int>
+__global__ void code_probe() {}
+/// Whether this library's code for the current device is Hopper's or newer. Where only code for older GPUs was built, a
+/// newer GPU runs that, in which the instructions above, and all that depends on them, are missing.
+inline bool built_for_hopper() {
+  cudaFuncAttributes a{};
+  return cudaFuncGetAttributes(&a, code_probe<0>) == cudaSuccess && a.ptxVersion >= 90;
+}
+
 template <class... Formal, class... Actual>
 cudaError_t launch_early(void (*kernel)(Formal...), dim3 grid, dim3 block, cudaStream_t stream, Actual... arguments) {
-  int device = 0, major = 0;
-  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
-  if (const cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device); e != cudaSuccess)
-    return e;
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid, config.blockDim = block, config.stream = stream;
-  config.attrs = &early, config.numAttrs = major >= 9 ? 1 : 0;
+  config.attrs = &early, config.numAttrs = built_for_hopper() ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 

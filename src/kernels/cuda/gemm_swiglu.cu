@@ -1,5 +1,7 @@
 #include "kernels/cuda/gemm_swiglu.h"
 
+#include <atomic>
+
 #include "kernels/cuda/swiglu_epilogue.cuh"
 #include "kernels/cuda/tensor_map.h"
 
@@ -9,7 +11,7 @@ namespace {
 template <class Epilogue>
 constexpr int kSharedBytes = static_cast<int>(PingpongMemory<Epilogue>::kBytes);
 
-/// Clusters that run at a time: a block takes its share of the tiles and counts on all others being there.
+/// Clusters that run at a time: each takes its share of the tiles, so one more would begin when all others have ended.
 template <class Epilogue>
 cudaError_t clusters_at_once(int* clusters) {
   auto kernel = pingpong_kernel<Epilogue>;
@@ -30,12 +32,14 @@ cudaError_t clusters_at_once(int* clusters) {
 template <class Epilogue>
 cudaError_t launch(const PingpongShape& shape, const CUtensorMap& a, const CUtensorMap& b,
                    const typename Epilogue::Maps& maps, cudaStream_t stream) {
-  static int known[64] = {};  // clusters at once, by device; threads that meet here write the same
+  static std::atomic<int> known[64] = {};  // clusters at once, by device
   int device = 0;
   if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
-  int& clusters = known[device % 64];
-  if (clusters == 0)
+  int clusters = known[device % 64];
+  if (clusters == 0) {
     if (const cudaError_t e = clusters_at_once<Epilogue>(&clusters); e != cudaSuccess) return e;
+    known[device % 64] = clusters;
+  }
   const int blocks = 2 * min(clusters, shape.pairs_m * shape.tiles_n);
   pingpong_kernel<Epilogue><<<blocks, kPingpongThreads, kSharedBytes<Epilogue>, stream>>>(shape, a, b, maps);
   return cudaGetLastError();

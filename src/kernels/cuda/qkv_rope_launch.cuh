@@ -56,8 +56,10 @@ bool shape_for(void (*kernel)(Plan), const QkvRope& p, int inputs, Shape* out) {
           cudaSuccess ||
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, C::threads, static_cast<size_t>(out->bytes)) !=
           cudaSuccess ||
-      each < 1)
+      each < 1) {
+    cudaGetLastError();  // not the general kernel's
     return false;
+  }
   const int64_t units = (p.tokens * (p.heads + 2 * p.kv_heads) + C::rows - 1) / C::rows, warps = C::threads / 32;
   const int64_t useful = (units + warps - 1) / warps, resident = static_cast<int64_t>(processors) * each;
   out->blocks = static_cast<int>(useful < resident ? useful : resident);

@@ -1,6 +1,7 @@
 // Whether and how a call runs by tiles (step_tile.cuh).
 #pragma once
 
+#include "kernels/cuda/early_launch.cuh"
 #include "kernels/cuda/step_tile.cuh"
 
 namespace siamese::kernels::tile {
@@ -28,9 +29,8 @@ bool shape_for(const Needs& needs, const StepCuda& call, Shape* out) {
   const int64_t threads = call.d / C::E;
   if (call.d % (32 * C::E) != 0 || threads > C::threads || (C::warp && threads != 32) || call.rows % C::R != 0)
     return false;
-  int device = 0, major = 0, processors = 0, most = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess || major < 9 ||
+  int device = 0, processors = 0, most = 0;
+  if (!built_for_hopper() || cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
       cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
     return false;

@@ -19,7 +19,7 @@ enum class Swizzle { none, bytes64, bytes128 };
 bool make_map(CUtensorMap* map, const void* matrix, int64_t rows, int64_t columns, int64_t stride, int box_rows,
               int box_columns, Swizzle swizzle);
 
-/// A bf16 tensor [batch, rows, columns], rows every `stride` values, in swizzled boxes of 64 columns.
+/// A bf16 tensor [batch, rows, columns], rows every `stride` values, in boxes swizzled over 128 bytes.
 bool make_map3(CUtensorMap* map, const void* tensor, int64_t batch, int64_t rows, int64_t columns, int64_t stride,
                int box_rows, int box_columns);
 

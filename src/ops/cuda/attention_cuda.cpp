@@ -24,7 +24,7 @@ AttentionTensor part(const Tensor& packed, int64_t first) {
 
 AttentionCuda describe(const Tensor& qkv, int64_t heads, int64_t kv_heads) {
   TORCH_CHECK(qkv.dim() == 4 && qkv.size(3) == kHead && qkv.size(2) == heads + 2 * kv_heads && kv_heads > 0 &&
-                  heads % kv_heads == 0,
+                  heads > 0 && heads % kv_heads == 0,
               "[attention] qkv must be [B, T, ", heads + 2 * kv_heads, ", 64] on the GPU but is ", qkv.sizes());
   TORCH_CHECK(qkv.scalar_type() == at::kBFloat16, "[attention] the GPU has bf16 but qkv is ", qkv.scalar_type());
   TORCH_CHECK(kernels::attention_hopper_serves(), "[attention] needs a GPU of compute capability 9.0");
@@ -55,11 +55,13 @@ Tensor backward_cuda(const Tensor& gradient, const Tensor& given, const Tensor& 
                      bool natural, const std::optional<Tensor>& cos, const std::optional<Tensor>& sin, int64_t heads,
                      int64_t kv_heads) {
   const c10::cuda::CUDAGuard guard(given.device());
-  const Tensor qkv = aligned(given), g = aligned(gradient), out = aligned(output), sums = log_sums.contiguous();
+  const Tensor qkv = aligned(given), g = aligned(gradient), out = aligned(output), sums = aligned(log_sums);
   AttentionCuda call = describe(qkv, heads, kv_heads);
-  TORCH_CHECK(g.sizes() == out.sizes() && out.numel() == qkv.size(0) * qkv.size(1) * heads * kHead,
+  TORCH_CHECK(g.sizes() == out.sizes() && g.scalar_type() == at::kBFloat16 && out.scalar_type() == at::kBFloat16 &&
+                  g.device() == qkv.device() && out.device() == qkv.device() &&
+                  out.numel() == qkv.size(0) * qkv.size(1) * heads * kHead,
               "[attention_backward] out and its gradient must be [", qkv.size(0), ", ", qkv.size(1), ", ", heads,
-              ", 64] but are ", out.sizes(), " and ", g.sizes());
+              ", 64] in bf16 but are ", out.sizes(), " and ", g.sizes());
   const int64_t rows = natural ? qkv.size(1) : kernels::attention_rows(qkv.size(1));
   TORCH_CHECK(sums.scalar_type() == at::kFloat && sums.numel() == qkv.size(0) * heads * rows,
               "[attention_backward] log_sums must be what the forward pass returned, but are ", sums.sizes());

@@ -25,8 +25,9 @@ class CudaCopyLane final : public CopyLane {
   CudaCopyLane(const CudaCopyLane&) = delete;
   CudaCopyLane& operator=(const CudaCopyLane&) = delete;
   ~CudaCopyLane() override {
-    // Both buffers go back to allocators that know nothing of our stream.
+    // Both buffers go back to allocators that know nothing of our stream, nor of the one that `place` ran on.
     cudaStreamSynchronize(stream_);
+    cudaEventSynchronize(placed_);
     cudaEventDestroy(sent_);
     cudaEventDestroy(placed_);
   }

@@ -90,7 +90,10 @@ class Products {
 
   void prefer(const std::string& text) {
     cache_.prefer(products_from(text, cache_.origin()));
-    for (auto& [place, plan] : plans_) recall(plan);
+    for (auto& [place, plan] : plans_) {
+      plan.tuned = false;
+      recall(plan);
+    }
   }
 
  private:

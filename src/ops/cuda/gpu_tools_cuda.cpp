@@ -81,10 +81,11 @@ class CudaTools final : public GpuTools {
   std::unique_ptr<CopyLane> make_copy_lane(size_t bytes) override { return make_cuda_copy_lane(bytes); }
   std::string products() override { return chosen_products(); }
   void use_products(const std::string& text) override { prefer_products(text); }
-  int capability() override {
-    cudaDeviceProp properties{};
-    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
-    return 10 * properties.major + properties.minor;
+  int capability(int device) override {
+    int major = 0, minor = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+    return 10 * major + minor;
   }
   std::string device_name() override {
     cudaDeviceProp properties{};

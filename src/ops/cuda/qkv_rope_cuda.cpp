@@ -40,7 +40,7 @@ kernels::QkvRope arguments(const Tensor& qkv, const Tensor& cos, const Tensor& s
       if (!t.defined()) continue;
       TORCH_CHECK(t.dim() == 1 && t.size(0) == qkv.size(3) && t.scalar_type() == qkv.scalar_type(),
                   "[qkv_rope] a gain must be [", qkv.size(3), "] of type ", qkv.scalar_type(), " but is ", t.sizes());
-      keep.push_back(t.contiguous());
+      keep.push_back(aligned(t));
       (at < 3 ? p.gain[i] : p.bias[i]) = keep.back().const_data_ptr();
     }
   }
@@ -55,6 +55,8 @@ void forward_out_cuda(const Tensor& out, const Tensor& qkv, const Tensor& cos, c
   TORCH_CHECK(out.is_contiguous() && out.sizes() == qkv.sizes() && out.scalar_type() == qkv.scalar_type(),
               "[qkv_rope] out must be like qkv");
   p.out = out.mutable_data_ptr();
+  TORCH_CHECK(reinterpret_cast<uintptr_t>(p.in) % 16 == 0 && reinterpret_cast<uintptr_t>(p.out) % 16 == 0,
+              "[qkv_rope] qkv and out must begin at multiples of 16 bytes");
   C10_CUDA_CHECK(kernels::qkv_rope_forward_cuda(p, c10::cuda::getCurrentCUDAStream()));
 }
 
