@@ -1,7 +1,8 @@
 // The hyper-connections' kernels against the plain path in fp64 and against the CPU's operator, which rounds where they
-// do; sizes that use every kernel: tensor cores (bf16, 4 streams, d a multiple of 32), and not.
+// do; sizes that use every kernel: tensor cores (bf16, 4 streams, d a multiple of 32), and not; by tiles (2 dynamic
+// streams, d a multiple of 256), by clusters (mhc, d a multiple of 128, 8 tokens at a time), and not.
 #include "gpu.h"
-#include "hyper_cases.h"
+#include "hyper_step_cases.h"
 #include "models/language_model.h"
 #include "scheme_cases.h"
 
@@ -29,8 +30,18 @@ class GpuHyper : public Gpu, public testing::WithParamInterface<GpuHyperCase> {
 
 TEST_P(GpuHyper, FusedEqualsPlain) {
   const auto [kind, n] = GetParam();
-  for (const auto& [tokens, d] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 8}, {7, 32}, {1000, 64}, {7, 264}, {33, 96}, {1, 512}, {1000, 1024}, {65, 1056}, {7, 2048}})
+  for (const auto& [tokens, d] : std::vector<std::pair<int64_t, int64_t>>{{1, 8},
+                                                                          {7, 32},
+                                                                          {1000, 64},
+                                                                          {7, 264},
+                                                                          {33, 96},
+                                                                          {1, 512},
+                                                                          {1000, 1024},
+                                                                          {65, 1056},
+                                                                          {7, 2048},
+                                                                          {48, 384},
+                                                                          {48, 768},
+                                                                          {50, 768}})
     compare({.kind = kind, .n = n, .tokens = tokens, .d = d});
   compare({.kind = kind, .n = n, .tokens = 50, .d = 128, .gains = false});
   compare({.kind = kind, .n = n, .tokens = 50, .d = 256, .shared = true, .end_norm = false});
@@ -39,9 +50,11 @@ TEST_P(GpuHyper, FusedEqualsPlain) {
 
 TEST_P(GpuHyper, SameBitsTwice) {
   const auto [kind, n] = GetParam();
-  HyperLeaves exact({.kind = kind, .n = n, .tokens = 700, .d = 512}), s = exact.copy(gpu_, at::kBFloat16);
-  const auto a = hyper_gradients(hyper_fused(s), s), b = hyper_gradients(hyper_fused(s), s);
-  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << s.leaves[i].first;
+  for (const int64_t tokens : {700, 704, 705}) {
+    HyperLeaves exact({.kind = kind, .n = n, .tokens = tokens, .d = 512}), s = exact.copy(gpu_, at::kBFloat16);
+    const auto a = hyper_gradients(hyper_fused(s), s), b = hyper_gradients(hyper_fused(s), s);
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << s.leaves[i].first;
+  }
 }
 
 TEST_P(GpuHyper, NoTokens) {
@@ -60,6 +73,36 @@ INSTANTIATE_TEST_SUITE_P(All, GpuHyper,
                          [](const auto& p) {
                            return HyperCase({p.param.kind, p.param.n}).name();
                          });
+
+/// Tokens: one; fewer than multiprocessors; odd, even and multiples of 8; so many that every ring of tiles goes round,
+/// and that many which no tile divides. `first` and no update: kernels that mix nothing, or write nothing.
+TEST_F(Gpu, OneHyperStepIsTheFormulas) {
+  struct Width {
+    HyperKind kind;
+    int64_t n, d, most;
+  };
+  const HyperKind dynamic = HyperKind::dynamic, mhc = HyperKind::mhc;
+  for (const auto& [kind, n, d, most] : std::vector<Width>{{dynamic, 2, 256, 18000},
+                                                           {dynamic, 2, 384, 4000},
+                                                           {dynamic, 2, 768, 6000},
+                                                           {dynamic, 2, 1024, 4000},
+                                                           {dynamic, 2, 2048, 2400},
+                                                           {dynamic, 4, 1024, 2000},
+                                                           {mhc, 4, 256, 4000},
+                                                           {mhc, 4, 384, 10000},
+                                                           {mhc, 4, 640, 8000},
+                                                           {mhc, 4, 768, 8000},
+                                                           {mhc, 4, 1024, 8000},
+                                                           {mhc, 4, 2048, 1000}})
+    for (const int64_t tokens : {int64_t{1}, int64_t{8}, int64_t{12}, int64_t{131}, int64_t{400}, most, most + 3}) {
+      if (under_sanitizer() && tokens > 400) continue;
+      HyperStepCheck({.kind = kind, .n = n, .tokens = tokens, .d = d}, gpu_);
+      if (tokens > 400) continue;
+      HyperStepCheck({.kind = kind, .n = n, .tokens = tokens, .d = d, .first = true}, gpu_);
+      HyperStepCheck({.kind = kind, .n = n, .tokens = tokens, .d = d, .update = false}, gpu_);
+      HyperStepCheck({.kind = kind, .n = n, .tokens = tokens, .d = d, .gains = false}, gpu_);
+    }
+}
 
 /// A whole model, fused and not: 3 streams have no kernels and must go the plain way.
 TEST_F(Gpu, HyperModelsFusedEqualPlain) {

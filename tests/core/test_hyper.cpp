@@ -2,7 +2,7 @@
 // shapes, what it refuses, how the schemes use it, and the per-token arithmetic of the GPU kernels.
 #include <cmath>
 
-#include "hyper_cases.h"
+#include "hyper_step_cases.h"
 #include "kernels/mhc_maps.h"
 #include "scheme_cases.h"
 
@@ -38,6 +38,15 @@ TEST_P(HyperStep, IsThePlainFormula) {
 TEST_P(HyperStep, FiniteDifferences) {
   const HyperLeaves s(GetParam());
   expect_gradients([&] { return hyper_fused(s).loss(s); }, s.leaves);
+}
+
+TEST(HyperStepOperator, OneStepIsTheFormulas) {
+  for (const HyperKind kind : {HyperKind::dynamic, HyperKind::mhc})
+    for (const int64_t n : {2, 4}) {
+      HyperStepCheck({.kind = kind, .n = n, .tokens = 33, .d = 256}, at::kCPU);
+      HyperStepCheck({.kind = kind, .n = n, .tokens = 5, .d = 384, .first = true}, at::kCPU);
+      HyperStepCheck({.kind = kind, .n = n, .tokens = 8, .d = 128, .update = false, .gains = false}, at::kCPU);
+    }
 }
 
 TEST(HyperStepOperator, Meta) {

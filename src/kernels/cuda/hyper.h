@@ -9,7 +9,8 @@
 // hc_dynamic with n = 2: 15.3 rows, 251 µs. Its 8 dot products cost 8 k multiply-adds a token forward and 16 k
 // backward: CUDA cores suffice. Of the 2,700 and 4,000 instructions that a multiprocessor issues while a token's bytes
 // pass, the kernels use 1,900 and 2,900 (counted in PTX); with 8 columns a thread instead of 16 it would be 2,450 and
-// 3,500, most of it what every warp does again for its token.
+// 3,500, most of it what every warp does again for its token. The form training runs through, two streams in bf16, has
+// kernels that wait less (hyper_tile.h).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -4,6 +4,7 @@
 // stay in the thread that owns the columns, one partial row a block; hyper_sums.cu adds those up in order.
 #include "kernels/cuda/hyper_lanes.cuh"
 #include "kernels/cuda/hyper_launch.cuh"
+#include "kernels/cuda/hyper_tile.h"
 
 namespace siamese::kernels {
 namespace {
@@ -40,7 +41,7 @@ __global__ void __launch_bounds__(kHyperThreads / V) backward_kernel(const Hyper
   const bool dynamic = p.kind == HyperRead::dynamic;
   const float inverse_width = 1.f / static_cast<float>(p.d);
   const Columns<V> columns(p.d);
-  const Lane me = map_lane<S, N>(p.kind, p.maps);
+  const Lane me = map_lane<S, N>(p.kind, p.maps, lane);
   const Stage stage(dynamic_memory);
   const ColumnWeights<S, N, V> weights(dynamic_memory + Stage::bytes(static_cast<int>(blockDim.x)) / sizeof(float4));
   if (dynamic) weights.fill(p.maps, p.map_gain, columns);
@@ -185,6 +186,8 @@ struct Shape {
 }  // namespace
 
 cudaError_t hyper_backward_parts(const HyperBackwardCuda& call, int* parts) {
+  *parts = 0;
+  if (cudaError_t e = cudaSuccess; hyper_backward_by_tiles(call, parts, nullptr, &e)) return e;
   return with_hyper_types(call.bf16, call.n, call.d, call.tokens, [&](auto type, auto streams) {
     using S = decltype(type);
     constexpr int N = decltype(streams)::value, V = Shape<S, N>::kPieces;
@@ -195,6 +198,7 @@ cudaError_t hyper_backward_parts(const HyperBackwardCuda& call, int* parts) {
 
 cudaError_t hyper_backward_cuda(const HyperBackwardCuda& call, int parts, cudaStream_t stream) {
   if (call.tokens == 0) return cudaSuccess;
+  if (cudaError_t e = cudaSuccess; hyper_backward_by_tiles(call, &parts, stream, &e)) return e;
   return with_hyper_types(call.bf16, call.n, call.d, call.tokens, [&](auto type, auto streams) {
     using S = decltype(type);
     constexpr int N = decltype(streams)::value, V = Shape<S, N>::kPieces;

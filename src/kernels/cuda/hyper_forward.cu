@@ -3,6 +3,7 @@
 // summed.
 #include "kernels/cuda/hyper_lanes.cuh"
 #include "kernels/cuda/hyper_launch.cuh"
+#include "kernels/cuda/hyper_tile.h"
 
 namespace siamese::kernels {
 namespace {
@@ -18,7 +19,7 @@ __global__ void __launch_bounds__(kHyperThreads / V) forward_kernel(const HyperF
   const bool first_warp = threadIdx.x < 32, dynamic = p.kind == HyperRead::dynamic, given = p.kind == HyperRead::given;
   const float inverse_width = 1.f / static_cast<float>(p.d);
   const Columns<V> columns(p.d);
-  const Lane me = map_lane<S, N>(p.kind, p.maps);
+  const Lane me = map_lane<S, N>(p.kind, p.maps, lane);
   const Stage stage(dynamic_memory);
   const ColumnWeights<S, N, V> weights(dynamic_memory + Stage::bytes(static_cast<int>(blockDim.x)) / sizeof(float4));
   if (dynamic) weights.fill(p.maps, p.map_gain, columns);
@@ -131,6 +132,7 @@ __global__ void __launch_bounds__(kHyperThreads / V) forward_kernel(const HyperF
 
 cudaError_t hyper_forward_cuda(const HyperForwardCuda& call, cudaStream_t stream) {
   if (call.tokens == 0) return cudaSuccess;
+  if (cudaError_t e = cudaSuccess; hyper_forward_by_tiles(call, stream, &e)) return e;
   return with_hyper_types(call.bf16, call.n, call.d, call.tokens, [&](auto type, auto streams) {
     using S = decltype(type);
     constexpr int N = decltype(streams)::value, V = sizeof(S) == 2 ? 2 : 1;

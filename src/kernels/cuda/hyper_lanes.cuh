@@ -1,5 +1,5 @@
-// The maps of hc_static and hc_dynamic in the kernels that give a block a token: each lane of a warp stands for one
-// map, each thread has the weights of its columns in shared memory.
+// The maps of hc_static and hc_dynamic in the kernels: each lane of a warp stands for one map, each thread has the
+// weights of its columns in shared memory.
 #pragma once
 
 #include "kernels/cuda/hyper.h"
@@ -20,9 +20,8 @@ struct MapLane {
 /// `maps`: alpha_m, alpha_r, beta, w_m, w_r, w_b, s_alpha, s_beta; not read for `sum`, which reads every stream and
 /// mixes none.
 template <class S, int N>
-__device__ MapLane<N> map_lane(HyperRead kind, const void* const* maps) {
+__device__ MapLane<N> map_lane(HyperRead kind, const void* const* maps, int lane) {
   using Lane = MapLane<N>;
-  const int lane = static_cast<int>(threadIdx.x) & 31;
   Lane l{lane / Lane::kParts, lane % Lane::kParts, lane < Lane::kLanes};
   const auto at = [&](int m, int i) { return to_float(static_cast<const S*>(maps[m])[i]); };
   if (kind == HyperRead::sum) l.fixed = l.part == 0 || l.part - 1 == l.stream ? 1.f : 0.f;

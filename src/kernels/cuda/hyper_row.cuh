@@ -14,12 +14,17 @@ template <int V>
 struct Columns {
   int at[V];
   bool inside[V];
-  __device__ explicit Columns(int d) {
+  /// Of rows as wide as the threads' columns together.
+  __device__ Columns() {
 #pragma unroll
     for (int k = 0; k < V; ++k) {
       at[k] = 8 * static_cast<int>(threadIdx.x + k * blockDim.x);
-      inside[k] = at[k] < d;
+      inside[k] = true;
     }
+  }
+  __device__ explicit Columns(int d) : Columns() {
+#pragma unroll
+    for (int k = 0; k < V; ++k) inside[k] = at[k] < d;
   }
 };
 

@@ -7,6 +7,7 @@
 // shared memory meanwhile.
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/cluster.cuh"
+#include "kernels/cuda/early_launch.cuh"
 #include "kernels/cuda/mhc_read.cuh"
 #include "kernels/cuda/mhc_tile.cuh"
 
@@ -183,11 +184,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const MhcForwardCu
 
 }  // namespace
 
-bool mhc_forward_runs(const MhcSizes& sizes) {
-  int device = 0, major = 0;
-  return sizes.tiles() && cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major >= 9;
-}
+bool mhc_forward_runs(const MhcSizes& sizes) { return sizes.tiles() && built_for_hopper(); }
 
 cudaError_t mhc_forward_cuda(const MhcForwardCuda& call, cudaStream_t stream) {
   if (!mhc_forward_runs(call.sizes) || call.sizes.tokens > INT32_MAX / 16) return cudaErrorInvalidValue;

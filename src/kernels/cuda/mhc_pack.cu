@@ -1,16 +1,8 @@
 // mhc's weights γ_map φ in the order in which the tensor cores want them (mma.cuh), one thread 16 bytes.
-#include "kernels/cuda/mhc.h"
 #include "kernels/cuda/mhc_tile.cuh"
 
 namespace siamese::kernels {
 namespace {
-
-__device__ float weight(const MhcParametersCuda& p, int64_t row, int column) {
-  const int map = column < 4 ? 0 : column < 8 ? 1 : 2, width = map == 2 ? 16 : 4;
-  const float gain = p.map_gain != nullptr ? to_float(static_cast<const bfloat*>(p.map_gain)[row]) : 1.f;
-  const void* const phi = map == 0 ? p.phi[0] : map == 1 ? p.phi[1] : p.phi[2];
-  return gain * to_float(static_cast<const bfloat*>(phi)[row * width + column - (map == 2 ? 8 : 4 * map)]);
-}
 
 /// Forward: piece 3i + t of stream i, products 8t … 8t+7 as rows g: the lane's 8 columns of product 8t + g.
 /// Backward: piece 3w + v has registers 4v … 4v+3 of twelve, register 3i + s of stream i: the products 2q + 8s and
@@ -26,11 +18,11 @@ __global__ void pack_kernel(MhcParametersCuda p, int d, bool forward, uint4* pac
     for (int k = 0; k < 2; ++k) {
       if (forward) {
         const int stream = piece / 3, product = 8 * (piece % 3) + g, column = group * kTileColumns + 8 * q + 2 * j + k;
-        pair[k] = weight(p, static_cast<int64_t>(stream) * d + column, product);
+        pair[k] = mhc_weight(p, static_cast<int64_t>(stream) * d + column, product);
       } else {
         const int word = piece / 3, reg = 4 * (piece % 3) + j, stream = reg / 3, product = 2 * q + 8 * (reg % 3) + k;
         const int column = group * kTileColumns + tile_column(g, word);
-        pair[k] = weight(p, static_cast<int64_t>(stream) * d + column, product);
+        pair[k] = mhc_weight(p, static_cast<int64_t>(stream) * d + column, product);
       }
     }
     out.w[j] = pack(pair[0], pair[1]);

@@ -1,4 +1,4 @@
-// The arithmetic of mhc's forward kernel on a thread's columns: mixing, and reading with what the whole row gave.
+// The arithmetic of mhc's forward kernels on a thread's columns: mixing, and reading with what the whole row gave.
 #pragma once
 
 #include "kernels/cuda/mhc.h"
@@ -11,29 +11,42 @@ namespace siamese::kernels {
 constexpr int kProducts = 24, kGram = 10, kSums = 36;
 constexpr int kMaps = 20;  // A [to][from], B
 
-/// H' = A H + B r of the thread's columns in one group, and what it adds to the streams' products with one another.
+/// H' = A H + B r of one word (two columns) of the streams and r, and what it adds to the streams' products with one
+/// another, the first of `gram`.
+template <int G>
+__device__ __forceinline__ void mix(const uint32_t (&in)[5], const float (&maps)[kMaps], uint32_t (&out)[4],
+                                    float (&gram)[G]) {
+  static_assert(G >= kGram);
+  float a[4], b[4];
+#pragma unroll
+  for (int to = 0; to < 4; ++to) {
+    a[to] = b[to] = 0.f;
+#pragma unroll
+    for (int from = 0; from < 5; ++from) {
+      const float factor = maps[from < 4 ? 4 * to + from : 16 + to];
+      a[to] += factor * low(in[from]);
+      b[to] += factor * high(in[from]);
+    }
+    out[to] = pack(a[to], b[to]);
+  }
+  int k = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int j = i; j < 4; ++j, ++k) gram[k] += a[i] * a[j] + b[i] * b[j];
+  }
+}
+
+/// The same of the thread's columns in one group.
 __device__ __forceinline__ void mix(const Words (&in)[5], const float (&maps)[kMaps], Words (&out)[4],
                                     float (&gram)[kGram]) {
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
-    float a[4], b[4];
+    const uint32_t words[5] = {in[0].w[w], in[1].w[w], in[2].w[w], in[3].w[w], in[4].w[w]};
+    uint32_t mixed[4];
+    mix(words, maps, mixed, gram);
 #pragma unroll
-    for (int to = 0; to < 4; ++to) {
-      a[to] = b[to] = 0.f;
-#pragma unroll
-      for (int from = 0; from < 5; ++from) {
-        const float factor = maps[from < 4 ? 4 * to + from : 16 + to];
-        a[to] += factor * low(in[from].w[w]);
-        b[to] += factor * high(in[from].w[w]);
-      }
-      out[to].w[w] = pack(a[to], b[to]);
-    }
-    int k = 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-      for (int j = i; j < 4; ++j, ++k) gram[k] += a[i] * a[j] + b[i] * b[j];
-    }
+    for (int to = 0; to < 4; ++to) out[to].w[w] = mixed[to];
   }
 }
 

@@ -60,15 +60,20 @@ void mhc_forward_gpu(const HyperSizes& s, const HyperOutputs& out, SIAMESE_HYPER
   of_maps.saved = result_floats(saved);
   of_maps.residual = result_floats(residual_out), of_maps.write = result_floats(write_out);
   if (kernels::mhc_forward_runs(sizes)) {
-    const Tensor packed = p.packed(sizes, true, stream);
     kernels::MhcForwardCuda call;
     call.sizes = sizes;
     call.norm = norm;
     call.eps = static_cast<float>(eps), call.map_eps = static_cast<float>(map_eps);
     call.h = pointer(view.h), call.token_stride = view.token_stride, call.stream_stride = view.stream_stride;
     call.residual = floats(a), call.write = floats(b), call.r = pointer(update), call.gain = pointer(g);
-    call.packed = pointer(packed), call.s_read = p.pointers.s[0], call.b_read = p.pointers.b[0];
     call.h_out = writable(h_out), call.z = writable(z), call.saved = result_floats(saved);
+    cudaError_t error = cudaSuccess;
+    if (kernels::mhc_forward_by_clusters(call, of_maps, stream, &error)) {
+      C10_CUDA_CHECK(error);
+      return;
+    }
+    const Tensor packed = p.packed(sizes, true, stream);
+    call.packed = pointer(packed), call.s_read = p.pointers.s[0], call.b_read = p.pointers.b[0];
     C10_CUDA_CHECK(kernels::mhc_forward_cuda(call, stream));
     C10_CUDA_CHECK(kernels::mhc_maps_cuda(of_maps, stream));
     return;
