@@ -9,8 +9,8 @@
 // One pass: x, y, r are read once; x̃, X, y', z and the statistics (fp32) are written once. The backward pass reads x̃,
 // y', the statistics and the gradients, and rebuilds every normed value, z included where the caller wants it.
 //
-// Layout: a row belongs to one or more warps (step_common.cuh), and a block walks over a contiguous part of the rows, so
-// that each lane keeps its columns: their sums are taken on the way (stage one, in shared memory), one partial row a
+// Layout: a row belongs to one or more warps (step_common.cuh), and a block walks over a contiguous part of the rows,
+// so that each lane keeps its columns: their sums are taken on the way (stage one, in shared memory), one partial row a
 // block; stage two adds the partial rows in order. A part never crosses a sample, so that the same two stages give the
 // sums per sample of gate, scale and shift. No atomics: the result depends on nothing but the sizes and the number of
 // multiprocessors.
@@ -39,11 +39,11 @@ struct StepCuda {
   bool layer = false, norm_r = false, norm_x = false, norm_y = false, norm_in = false;
   bool skip_y = false;  // z does not read y
   float eps = 0, a = 1;
-  const void *x = nullptr, *y = nullptr, *r = nullptr;        // [rows, d]
-  const float* stats_before = nullptr;                        // of x where its norm is pending: [6, rows], rows 0, 3
+  const void *x = nullptr, *y = nullptr, *r = nullptr;  // [rows, d]
+  const float* stats_before = nullptr;                  // of x where its norm is pending: [6, rows], rows 0, 3
   // Vectors [d]. A norm that is on has a gain, and under LayerNorm a bias; RMSNorm has none.
   const void *gain_before = nullptr, *bias_before = nullptr;
-  const void *gain_a = nullptr, *bias_a = nullptr;            // [d] of N_x, or of N_r
+  const void *gain_a = nullptr, *bias_a = nullptr;  // [d] of N_x, or of N_r
   const void *gain_y = nullptr, *bias_y = nullptr, *gain_in = nullptr, *bias_in = nullptr, *c1 = nullptr;
   const void *gate = nullptr, *scale = nullptr, *shift = nullptr;  // [samples, d]
   const float* row_scale = nullptr;                                // [samples]
