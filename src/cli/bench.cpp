@@ -77,7 +77,12 @@ struct Row {
 
 class Bench {
  public:
-  explicit Bench(const Options& o) : o_(o), device_(o.apply()) {
+  explicit Bench(const Options& o)
+      : o_(o),
+        device_(o.apply()),
+        rounds_(o.rounds > 0       ? o.rounds
+                : device_.is_cpu() ? 3
+                                   : 1) {
     if (device_.is_cuda()) name_ = gpu_tools()->device_name();
   }
 
@@ -131,7 +136,7 @@ class Bench {
       gpu_tools()->reset_peak();
       begin(row);
       for (int i = 0; i < 4; ++i) timed_step(row);
-      for (int64_t i = 0; i < o_.steps * std::max<int64_t>(1, o_.rounds); ++i) row.ms.push_back(timed_step(row));
+      for (int64_t i = 0; i < o_.steps * rounds_; ++i) row.ms.push_back(timed_step(row));
       row.peak_gb = static_cast<double>(gpu_tools()->peak_bytes()) / (1 << 30);
       if (o_.profile)
         fmt::print("{} {}, one step, kernel by kernel:\n{}", row.recipe.name, row.recipe.model.scheme,
@@ -148,7 +153,7 @@ class Bench {
   /// On a CPU schemes take turns, so that a machine that slows down slows all of them.
   void in_turns(std::vector<Row>& rows) {
     for (Row& row : rows) begin(row);
-    for (int64_t round = 0; round < (o_.rounds > 0 ? o_.rounds : 3); ++round)
+    for (int64_t round = 0; round < rounds_; ++round)
       for (Row& row : rows)
         for (int64_t i = 0; i <= o_.steps; ++i) {
           const double ms = timed_step(row);
@@ -196,6 +201,7 @@ class Bench {
 
   const Options& o_;
   at::Device device_;
+  const int64_t rounds_;
   std::string name_;
   bool begun_ = false;
 };

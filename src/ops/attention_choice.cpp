@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "ops/attention_plain.h"
 #include "ops/own_attention.h"
 #include "ops/random.h"
 #include "util/philox.h"
@@ -21,30 +22,6 @@ constexpr double kTimesFlash = 2.0;
 // Where flash attention refuses the shape: 0.02 is the rounding of bf16, what goes wrong goes wrong by far more.
 constexpr double kMostAlone = 0.05;
 constexpr double kMostOwn = 0.01;
-
-/// Plain causal attention in fp32, one key head at a time: the scores of all heads would be hundreds of megabytes.
-AttentionResult plain_attention(const Heads& h, const Tensor& g) {
-  const int64_t kv_heads = h.k.size(2), group = h.q.size(2) / kv_heads, length = h.q.size(1);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(h.q.size(3)));
-  const Tensor ahead = at::ones({length, length}, h.q.options().dtype(at::kBool)).triu(1);
-  std::vector<Tensor> out, gq, gk, gv;
-  for (int64_t j = 0; j < kv_heads; ++j) {
-    auto part = [](const Tensor& t, int64_t first, int64_t count) {
-      return t.narrow(2, first, count).transpose(1, 2).to(at::kFloat);  // [B, count, T, dim]
-    };
-    auto flip = [](const Tensor& t) { return t.transpose(-1, -2); };
-    const Tensor q = part(h.q, j * group, group), k = part(h.k, j, 1), v = part(h.v, j, 1);
-    const Tensor go = part(g, j * group, group);
-    const Tensor p = at::softmax((at::matmul(q, flip(k)) * scale).masked_fill(ahead, -1e30), -1);
-    out.push_back(at::matmul(p, v));
-    const Tensor gs = p * (at::matmul(go, flip(v)) - (go * out.back()).sum(-1, true)) * scale;
-    gq.push_back(at::matmul(gs, k));
-    gk.push_back(at::matmul(flip(gs), q).sum(1, true));
-    gv.push_back(at::matmul(flip(p), go).sum(1, true));
-  }
-  auto join = [](const std::vector<Tensor>& parts) { return at::cat(parts, 1).transpose(1, 2); };
-  return {join(out), {join(gq), join(gk), join(gv)}};
-}
 
 AttentionResult by_cudnn(const AttentionExample& e) {
   const Attended a = cudnn_forward(e.heads);
@@ -118,7 +95,8 @@ AttentionExample attention_example(const AttentionShape& shape, int64_t rows, in
   AttentionExample e;
   e.heads = heads_of(random(heads + 2 * kv_heads, 1), heads, kv_heads);
   e.g = random(heads, 2);
-  e.wanted = plain_attention(e.heads, e.g);
+  e.wanted.out = attention_plain(e.heads).out;
+  e.wanted.gradient = attention_plain_backward(e.g, e.heads, e.wanted.out);
   return e;
 }
 

@@ -78,6 +78,16 @@ std::tuple<Tensor, Tensor> gemm_swiglu(const Tensor& x, const Tensor& weight) {
   return op.call(x, weight);
 }
 
+std::tuple<Tensor, Tensor> gemm_project_swiglu(const Tensor& x, const Tensor& weight) {
+  const auto [p, h] = gemm_swiglu(x.reshape({-1, x.size(-1)}), weight);
+  std::vector<int64_t> shape = x.sizes().vec();
+  auto like_x = [&](const Tensor& t) {
+    shape.back() = t.size(1);
+    return t.view(shape);
+  };
+  return {like_x(p), like_x(h)};
+}
+
 std::tuple<Tensor, Tensor> gemm_swiglu_backward(const Tensor& g, const Tensor& weight, const Tensor& p) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("siamese::gemm_swiglu_backward", "")

@@ -12,6 +12,9 @@ namespace siamese {
 /// x [m, k], weight [2f, k] (values, then gates) -> P = x·Wᵀ [m, 2f] and h = P_value·silu(P_gate) [m, f].
 std::tuple<at::Tensor, at::Tensor> gemm_swiglu(const at::Tensor& x, const at::Tensor& weight);
 
+/// The same for x [..., k] of any shape.
+std::tuple<at::Tensor, at::Tensor> gemm_project_swiglu(const at::Tensor& x, const at::Tensor& weight);
+
 /// g [m, k], weight [k, f], P -> the gradient of P for that of h, g·W, and h again.
 std::tuple<at::Tensor, at::Tensor> gemm_swiglu_backward(const at::Tensor& g, const at::Tensor& weight,
                                                         const at::Tensor& p);

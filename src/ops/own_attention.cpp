@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/attention_library.h"
+#include "ops/attention_plain.h"
 #include "ops/gpu_tools.h"
 #include "ops/kernel_types.h"
 #include "ops/rope.h"
@@ -13,48 +13,19 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-/// q, k, v [B, heads, T, dim] in the type of the sums; keys and values once for every query head.
-struct Plain {
-  Tensor q, k, v, p, log_sums;
-  double scale;
-
-  Plain(const Tensor& qkv, int64_t heads, int64_t kv_heads) {
-    const auto exact = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const Heads h = heads_of(qkv, heads, kv_heads);
-    auto part = [&](const Tensor& t) { return t.transpose(1, 2).to(exact).repeat_interleave(heads / t.size(2), 1); };
-    q = part(h.q), k = part(h.k), v = part(h.v);
-    scale = 1.0 / std::sqrt(static_cast<double>(qkv.size(3)));
-    const int64_t t = qkv.size(1);
-    const Tensor ahead = at::ones({t, t}, qkv.options().dtype(at::kBool)).triu(1);
-    const Tensor s = (at::matmul(q, k.transpose(-1, -2)) * scale).masked_fill(ahead, -1e30);
-    log_sums = at::logsumexp(s, {-1}) * M_LOG2E;
-    p = at::softmax(s, -1);
-  }
-};
-
 std::tuple<Tensor, Tensor> forward_cpu(const Tensor& qkv, int64_t heads, int64_t kv_heads) {
-  const Plain a(qkv, heads, kv_heads);
+  const PlainAttended a = attention_plain(heads_of(qkv, heads, kv_heads));
   // As the GPU has them: rows past the end sum to infinity.
   const int64_t t = qkv.size(1), rows = (t + 127) / 128 * 128;
-  return {at::matmul(a.p, a.v).transpose(1, 2).contiguous().to(qkv.scalar_type()),
-          at::constant_pad_nd(a.log_sums, {0, rows - t}, std::numeric_limits<double>::infinity())};
+  return {a.out.contiguous().to(qkv.scalar_type()),
+          at::constant_pad_nd(a.log_sums * M_LOG2E, {0, rows - t}, std::numeric_limits<double>::infinity())};
 }
 
-Tensor backward_cpu(const Tensor& grad, const Tensor& qkv, const Tensor& out, const Tensor&, bool,
+Tensor backward_cpu(const Tensor& g, const Tensor& qkv, const Tensor& out, const Tensor&, bool,
                     const OptionalTensor& cos, const OptionalTensor& sin, int64_t heads, int64_t kv_heads) {
-  const Plain a(qkv, heads, kv_heads);
-  auto flip = [](const Tensor& t) { return t.transpose(-1, -2); };
-  const Tensor g = grad.transpose(1, 2).to(a.q.scalar_type()), o = out.transpose(1, 2).to(a.q.scalar_type());
-  const Tensor ds = a.p * (at::matmul(g, flip(a.v)) - (g * o).sum(-1, true)) * a.scale;
-  // [B, T, heads, dim] from the query heads' shares.
-  auto sum = [&](const Tensor& t, int64_t count) {
-    return t.unflatten(1, {count, heads / count}).sum(2).transpose(1, 2);
-  };
+  const Heads gh = attention_plain_backward(g, heads_of(qkv, heads, kv_heads), out);
   auto back = [&](const Tensor& t) { return cos.has_value() ? rope_plain(t.contiguous(), *cos, -*sin) : t; };
-  return at::cat({back(at::matmul(ds, a.k).transpose(1, 2)), back(sum(at::matmul(flip(ds), a.q), kv_heads)),
-                  sum(at::matmul(flip(a.p), g), kv_heads)},
-                 2)
-      .to(qkv.scalar_type());
+  return at::cat({back(gh.q), back(gh.k), gh.v}, 2).to(qkv.scalar_type());
 }
 
 std::tuple<Tensor, Tensor> forward_meta(const Tensor& qkv, int64_t heads, int64_t) {

@@ -63,12 +63,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
     ctx->set_materialize_grads(false);
     Tensor activated;
     if (weight.defined() && shape.swiglu && !bias.defined()) {
-      std::vector<int64_t> sizes = out[kZ].sizes().vec();
-      const auto [p, h] = gemm_swiglu(out[kZ].view({-1, sizes.back()}), weight);
-      sizes.back() = p.size(1);
-      out[kZ] = p.view(sizes);
-      sizes.back() = h.size(1);
-      activated = h.view(sizes);
+      std::tie(out[kZ], activated) = gemm_project_swiglu(out[kZ], weight);
     } else if (weight.defined()) {
       out[kZ] = gemm_project(out[kZ], weight, bias);
     }

@@ -98,9 +98,8 @@ Read Scheme::modulated(const at::Tensor& z, const Modulation& m, Streams streams
   if (m.shift.defined()) out = out + m.shift.unsqueeze(1);
   if (m.into == nullptr) return {out, std::move(streams)};
   if (!m.swiglu || !fused_ || !out.is_cuda() || m.into->bias.defined()) return {(*m.into)(out), std::move(streams)};
-  const auto [p, h] = gemm_swiglu(out.flatten(0, -2), m.into->weight);
-  auto like_out = [&](const at::Tensor& t) { return t.unflatten(0, out.sizes().slice(0, out.dim() - 1)); };
-  return {like_out(p), std::move(streams), like_out(h.detach())};
+  const auto [p, h] = gemm_project_swiglu(out, m.into->weight);
+  return {p, std::move(streams), h.detach()};
 }
 
 StreamStepInput Scheme::on_x(const Streams& streams, const Norm& last) {

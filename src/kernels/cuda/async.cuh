@@ -26,11 +26,11 @@ __device__ __forceinline__ void copy_async_arrive(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(barrier) : "memory");
 }
 /// By one thread for all; the barrier counts the bytes. Multiples of 16, both addresses as well.
-__device__ __forceinline__ void copy_bulk(void* shared, const void* global, unsigned bytes, uint32_t barrier) {
-  const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
-               "l"(global), "r"(bytes), "r"(barrier)
-               : "memory");
+__device__ __forceinline__ void copy_bulk(uint32_t shared, const void* global, unsigned bytes, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 
 }  // namespace siamese::kernels

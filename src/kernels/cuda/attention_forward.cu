@@ -8,24 +8,13 @@ namespace {
 constexpr int kStages = 12;  // a tile of K, one of V, …
 constexpr uint32_t kBytes = Memory::bytes(kTile128, kTile128, kStages);
 
-struct Item {
-  int block, batch, head;
-
-  __device__ Item(const Shape& s, int index) {
-    const int heads = s.batch * s.heads;
-    block = s.blocks - 1 - index / heads;
-    batch = index % heads / s.heads;
-    head = index % s.heads;
-  }
-};
-
 struct Maps {
   CUtensorMap q, k, v, out;
 };
 
 __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& memory) {
   for (int i = blockIdx.x; i < s.blocks * s.batch * s.heads; i += gridDim.x) {
-    const Item item(s, i);
+    const QueryItem item(s, i);
     const int kv = item.head / s.group() * kHead;
     memory.own.wait_empty();
     hopper::barrier_expect(memory.own.filled(), kTile128);
@@ -80,7 +69,7 @@ __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Mem
   const Turns turns(mine);
   Ring& ring = memory.ring;
   for (int i = blockIdx.x; i < shape.blocks * shape.batch * shape.heads; i += gridDim.x) {
-    const Item item(shape, i);
+    const QueryItem item(shape, i);
     uint32_t q[16], p[32];
     float o[32], s[64], m[2] = {-INFINITY, -INFINITY}, l[2] = {0.f, 0.f}, factor[2];
     memory.own.wait_filled();
@@ -145,15 +134,9 @@ __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Mem
             row < shape.length ? m[half] * shape.scale_log2 + __log2f(l[half]) : INFINITY;
     }
     store_rows(own, o, lane, factor[0], factor[1]);
-    hopper::fence_for_copies();
-    hopper::named_sync(1 + mine, kGroup);
-    if (threadIdx.x % kGroup == 0) {
+    hand_over(memory, mine, [&] {
       hopper::store_box(maps.out, own, item.head * kHead, item.block * kOwned + mine * 64, item.batch);
-      hopper::store_commit();
-      hopper::store_wait_read<0>();
-      memory.own.release(memory.own.at);
-    }
-    memory.own.advance();
+    });
   }
 }
 
@@ -161,14 +144,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     forward_kernel(const Shape shape, const __grid_constant__ Maps maps, float* log_sums) {
   extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
   Memory memory(hopper::shared_address(dynamic_bytes), kTile128, kTile128, kStages);
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
-  if (group == 0) {
-    hopper::leave_registers<40>();
-    if (threadIdx.x == 0) feed(shape, maps, memory);
-  } else {
-    hopper::take_registers<232>();
-    attend(shape, maps, memory, log_sums, group - 1);
-  }
+  in_roles([&] { feed(shape, maps, memory); }, [&](int mine) { attend(shape, maps, memory, log_sums, mine); });
 }
 
 }  // namespace

@@ -74,10 +74,43 @@ struct Turns {
   __device__ void end() const { hopper::named_arrive(4 - mine, 2 * kGroup); }
 };
 
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  uint32_t both;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
+/// 128 queries of a head, those with the most keys first.
+struct QueryItem {
+  int block, batch, head;
+
+  __device__ QueryItem(const Shape& s, int index) {
+    const int heads = s.batch * s.heads;
+    block = s.blocks - 1 - index / heads;
+    batch = index % heads / s.heads;
+    head = index % s.heads;
+  }
+};
+
+/// The end of an item: what the warpgroup wrote over its own rows leaves by `store`, and its place is free again.
+template <class Store>
+__device__ __forceinline__ void hand_over(Memory& memory, int mine, const Store& store) {
+  hopper::fence_for_copies();
+  hopper::named_sync(1 + mine, kGroup);
+  if (threadIdx.x % kGroup == 0) {
+    store();
+    hopper::store_commit();
+    hopper::store_wait_read<0>();
+    memory.own.release(memory.own.at);
+  }
+  memory.own.advance();
+}
+
+/// The block's warpgroups in their roles: feed() by one thread, compute(group) by two warpgroups.
+template <class Feed, class Compute>
+__device__ __forceinline__ void in_roles(const Feed& feed, const Compute& compute) {
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
+  if (group == 0) {
+    hopper::leave_registers<40>();
+    if (threadIdx.x == 0) feed();
+  } else {
+    hopper::take_registers<232>();
+    compute(group - 1);
+  }
 }
 
 /// A thread's place in the accumulators of its warpgroup: rows `row` and row + 8, columns 8j + `column` and the next.
@@ -102,7 +135,7 @@ __device__ __forceinline__ void load_rows(uint32_t (&a)[16], uint32_t tile, cons
 template <int n>
 __device__ __forceinline__ void pack_rows(uint32_t (&a)[n / 2], const float (&c)[n]) {
 #pragma unroll
-  for (int i = 0; i < n / 2; ++i) a[i] = pack(c[2 * i], c[2 * i + 1]);
+  for (int i = 0; i < n / 2; ++i) a[i] = hopper::pack(c[2 * i], c[2 * i + 1]);
 }
 
 /// The first operand's rows times a tile [n, 64] (its columns are k), or times a tile [16·steps, 64] (its rows are k).
@@ -124,10 +157,10 @@ __device__ __forceinline__ void store_rows(uint32_t tile, const float (&d)[32], 
                                            float second) {
 #pragma unroll
   for (int j = 0; j < 8; j += 2)
-    hopper::store_matrices(lane.matrix(tile, j), pack(d[4 * j] * first, d[4 * j + 1] * first),
-                           pack(d[4 * j + 2] * second, d[4 * j + 3] * second),
-                           pack(d[4 * j + 4] * first, d[4 * j + 5] * first),
-                           pack(d[4 * j + 6] * second, d[4 * j + 7] * second));
+    hopper::store_matrices(lane.matrix(tile, j), hopper::pack(d[4 * j] * first, d[4 * j + 1] * first),
+                           hopper::pack(d[4 * j + 2] * second, d[4 * j + 3] * second),
+                           hopper::pack(d[4 * j + 4] * first, d[4 * j + 5] * first),
+                           hopper::pack(d[4 * j + 6] * second, d[4 * j + 7] * second));
 }
 
 /// Turns the pairs (i, i + 32) of the rows `position` and position + 8 back: [a·cos + b·sin, b·cos - a·sin].

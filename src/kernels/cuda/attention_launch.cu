@@ -53,13 +53,7 @@ Shape shape_of(const AttentionCuda& call) {
 
 int64_t attention_rows(int64_t length) { return (length + 127) / 128 * 128; }
 
-bool attention_hopper_serves() {
-  int device = 0, major = 0, minor = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return false;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  return major == 9 && minor == 0 && tensor_maps_work();
-}
+bool attention_hopper_serves() { return hopper_serves(); }
 
 cudaError_t attention_forward_hopper(const AttentionCuda& call, cudaStream_t stream) {
   return attention::launch_forward(call, stream);

@@ -1,5 +1,6 @@
 // g_V = Pᵀ·G and g_K = c·dSᵀ·Q by columns, dS = P⊙(G·Vᵀ - D). A block owns 128 keys and values of a head; the queries
 // of all heads that share them, with their gradients, sums and D, stream by in tiles of 64, from the diagonal on.
+#include "kernels/cuda/async.cuh"
 #include "kernels/cuda/attention_hopper.cuh"
 
 namespace siamese::kernels::attention {
@@ -44,8 +45,8 @@ __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, const flo
         hopper::barrier_expect(full, 2 * kTile64 + 2 * kNumbers);
         hopper::load_box(maps.q, to, full, head * kHead, t * 64, item.batch);
         hopper::load_box(maps.g, to + kTile64, full, head * kHead, t * 64, item.batch);
-        hopper::load_bytes(log_sums + numbers, to + 2 * kTile64, full, kNumbers);
-        hopper::load_bytes(dots + numbers, to + 2 * kTile64 + kNumbers, full, kNumbers);
+        copy_bulk(to + 2 * kTile64, log_sums + numbers, kNumbers, full);
+        copy_bulk(to + 2 * kTile64 + kNumbers, dots + numbers, kNumbers, full);
         memory.ring.advance();
       }
   }
@@ -139,16 +140,10 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
     if (cos != nullptr) turn_back(g_k, lane, row + lane.row, shape.length, cos, sin);
     store_rows(own, g_k, lane, shape.scale, shape.scale);
     store_rows(own + kTile128, g_v, lane, 1.f, 1.f);
-    hopper::fence_for_copies();
-    hopper::named_sync(1 + mine, kGroup);
-    if (threadIdx.x % kGroup == 0) {
+    hand_over(memory, mine, [&] {
       hopper::store_box(maps.g_k, own, item.head * kHead, row, item.batch);
       hopper::store_box(maps.g_v, own + kTile128, item.head * kHead, row, item.batch);
-      hopper::store_commit();
-      hopper::store_wait_read<0>();
-      memory.own.release(memory.own.at);
-    }
-    memory.own.advance();
+    });
   }
 }
 
@@ -157,14 +152,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                    const float* cos, const float* sin) {
   extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
   Memory memory(hopper::shared_address(dynamic_bytes), 2 * kTile128, kStage, kStages);
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
-  if (group == 0) {
-    hopper::leave_registers<40>();
-    if (threadIdx.x == 0) feed(shape, maps, log_sums, dots, memory);
-  } else {
-    hopper::take_registers<232>();
-    differentiate(shape, maps, memory, cos, sin, group - 1);
-  }
+  in_roles([&] { feed(shape, maps, log_sums, dots, memory); },
+           [&](int mine) { differentiate(shape, maps, memory, cos, sin, mine); });
 }
 
 }  // namespace

@@ -8,24 +8,13 @@ namespace {
 constexpr int kStages = 5;
 constexpr uint32_t kBytes = Memory::bytes(2 * kTile128, 2 * kTile128, kStages);  // Q and G; K and V
 
-struct Item {
-  int block, batch, head;
-
-  __device__ Item(const Shape& s, int index) {
-    const int heads = s.batch * s.heads;
-    block = s.blocks - 1 - index / heads;
-    batch = index % heads / s.heads;
-    head = index % s.heads;
-  }
-};
-
 struct Maps {
   CUtensorMap q, k, v, g, g_q;
 };
 
 __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& memory) {
   for (int i = blockIdx.x; i < s.blocks * s.batch * s.heads; i += gridDim.x) {
-    const Item item(s, i);
+    const QueryItem item(s, i);
     const int kv = item.head / s.group() * kHead, row = item.block * kOwned;
     memory.own.wait_empty();
     hopper::barrier_expect(memory.own.filled(), 2 * kTile128);
@@ -49,7 +38,7 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
   const Turns turns(mine);
   Ring& ring = memory.ring;
   for (int i = blockIdx.x; i < shape.blocks * shape.batch * shape.heads; i += gridDim.x) {
-    const Item item(shape, i);
+    const QueryItem item(shape, i);
     const int row = item.block * kOwned + mine * 64 + lane.row;
     const int64_t at = static_cast<int64_t>(item.batch * shape.heads + item.head) * shape.rows + row;
     const float shift[2] = {log_sums[at], log_sums[at + 8]}, dot[2] = {dots[at], dots[at + 8]};
@@ -109,15 +98,9 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
     ring.release(stage);
     if (cos != nullptr) turn_back(g_q, lane, row, shape.length, cos, sin);
     store_rows(own, g_q, lane, shape.scale, shape.scale);
-    hopper::fence_for_copies();
-    hopper::named_sync(1 + mine, kGroup);
-    if (threadIdx.x % kGroup == 0) {
+    hand_over(memory, mine, [&] {
       hopper::store_box(maps.g_q, own, item.head * kHead, item.block * kOwned + mine * 64, item.batch);
-      hopper::store_commit();
-      hopper::store_wait_read<0>();
-      memory.own.release(memory.own.at);
-    }
-    memory.own.advance();
+    });
   }
 }
 
@@ -126,14 +109,8 @@ __global__ void __launch_bounds__(kThreads, 1)
                       const float* cos, const float* sin) {
   extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
   Memory memory(hopper::shared_address(dynamic_bytes), 2 * kTile128, 2 * kTile128, kStages);
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
-  if (group == 0) {
-    hopper::leave_registers<40>();
-    if (threadIdx.x == 0) feed(shape, maps, memory);
-  } else {
-    hopper::take_registers<232>();
-    differentiate(shape, maps, memory, log_sums, dots, cos, sin, group - 1);
-  }
+  in_roles([&] { feed(shape, maps, memory); },
+           [&](int mine) { differentiate(shape, maps, memory, log_sums, dots, cos, sin, mine); });
 }
 
 }  // namespace

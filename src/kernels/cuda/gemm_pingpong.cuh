@@ -6,6 +6,7 @@
 
 #include <cuda_bf16.h>
 
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/hopper.cuh"
 
 namespace siamese::kernels {
@@ -114,7 +115,7 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
   const PingpongMemory<Epilogue> memory{hopper::shared_address(dynamic_bytes)};
   // The same for a warp, which the compiler sees only so: it then counts stages once a warp instead of once a lane.
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
-  const uint32_t rank = hopper::cluster_rank();
+  const uint32_t rank = cluster_rank();
   if (threadIdx.x == 0) {
     for (int i = 0; i < Epilogue::kStages; ++i) {
       hopper::barrier_init(memory.full(i), 1);
@@ -125,7 +126,7 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
     hopper::prefetch_map(a);
     hopper::prefetch_map(b);
   }
-  hopper::cluster_sync();
+  cluster_barrier();
   const int tiles = s.pairs_m * s.tiles_n, first = blockIdx.x / 2, stride = gridDim.x / 2;
   if (group == 0) {
     hopper::leave_registers<40>();
@@ -146,7 +147,7 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
       Epilogue::finish(c, PingpongTile(s, rank, t), maps, memory, number, mine);
     }
   }
-  hopper::cluster_sync();  // no block leaves while the other one may still write to it
+  cluster_barrier();  // no block leaves while the other one may still write to it
 }
 
 }  // namespace siamese::kernels

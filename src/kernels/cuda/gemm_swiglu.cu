@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "kernels/cuda/cluster_launch.h"
 #include "kernels/cuda/swiglu_epilogue.cuh"
 #include "kernels/cuda/tensor_map.h"
 
@@ -9,39 +10,22 @@ namespace siamese::kernels {
 namespace {
 
 template <class Epilogue>
-constexpr int kSharedBytes = static_cast<int>(PingpongMemory<Epilogue>::kBytes);
-
-/// Clusters that run at a time: each takes its share of the tiles, so one more would begin when all others have ended.
-template <class Epilogue>
-cudaError_t clusters_at_once(int* clusters) {
-  auto kernel = pingpong_kernel<Epilogue>;
-  if (const cudaError_t e =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<Epilogue>);
-      e != cudaSuccess)
-    return e;
-  cudaLaunchAttribute pair{};
-  pair.id = cudaLaunchAttributeClusterDimension;
-  pair.val.clusterDim.x = 2, pair.val.clusterDim.y = pair.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(2), config.blockDim = dim3(kPingpongThreads);
-  config.dynamicSmemBytes = kSharedBytes<Epilogue>, config.attrs = &pair, config.numAttrs = 1;
-  if (const cudaError_t e = cudaOccupancyMaxActiveClusters(clusters, kernel, &config); e != cudaSuccess) return e;
-  return *clusters > 0 ? cudaSuccess : cudaErrorInvalidConfiguration;
-}
-
-template <class Epilogue>
 cudaError_t launch(const PingpongShape& shape, const CUtensorMap& a, const CUtensorMap& b,
                    const typename Epilogue::Maps& maps, cudaStream_t stream) {
   static std::atomic<int> known[64] = {};  // clusters at once, by device
+  constexpr int bytes = static_cast<int>(PingpongMemory<Epilogue>::kBytes);
+  auto kernel = pingpong_kernel<Epilogue>;
   int device = 0;
   if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
   int clusters = known[device % 64];
   if (clusters == 0) {
-    if (const cudaError_t e = clusters_at_once<Epilogue>(&clusters); e != cudaSuccess) return e;
+    ClusterLaunch pairs(2, kPingpongThreads, bytes, stream);
+    if (const cudaError_t e = pairs.resident(kernel, &clusters); e != cudaSuccess) return e;
+    if (clusters < 1) return cudaErrorInvalidConfiguration;
     known[device % 64] = clusters;
   }
-  const int blocks = 2 * min(clusters, shape.pairs_m * shape.tiles_n);
-  pingpong_kernel<Epilogue><<<blocks, kPingpongThreads, kSharedBytes<Epilogue>, stream>>>(shape, a, b, maps);
+  // The kernel itself says that its blocks go in pairs.
+  kernel<<<2 * min(clusters, shape.pairs_m * shape.tiles_n), kPingpongThreads, bytes, stream>>>(shape, a, b, maps);
   return cudaGetLastError();
 }
 
@@ -60,13 +44,9 @@ struct Boxes {
 }  // namespace
 
 bool gemm_swiglu_serves(int64_t m, int64_t f, int64_t k) {
-  int device = 0, major = 0, minor = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return false;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
   constexpr int64_t most = int64_t{1} << 30;
-  return major == 9 && minor == 0 && m > 0 && m < most && f > 0 && f < most && k > 0 && k < most && f % 8 == 0 &&
-         k % kDepth == 0 && tensor_maps_work();
+  return hopper_serves() && m > 0 && m < most && f > 0 && f < most && k > 0 && k < most && f % 8 == 0 &&
+         k % kDepth == 0;
 }
 
 cudaError_t gemm_swiglu_forward(const void* x, const void* w, void* p, void* h, int64_t m, int64_t f, int64_t k,

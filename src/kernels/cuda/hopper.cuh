@@ -44,15 +44,6 @@ __device__ __forceinline__ void barrier_arrive_in_cluster(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-__device__ __forceinline__ uint32_t cluster_rank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 // Named barriers of the block's threads: whoever syncs waits until `threads` have synced or arrived.
 __device__ __forceinline__ void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -167,6 +158,13 @@ __device__ __forceinline__ void load_matrices(uint32_t from, uint32_t& a, uint32
                : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
                : "r"(from)
                : "memory");
+}
+
+/// Two values as bf16 in one register, the first one low.
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
 }
 
 }  // namespace siamese::kernels::hopper

@@ -19,13 +19,6 @@ __device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from,
                "r"(column), "r"(row), "r"(batch)
                : "memory");
 }
-/// Consecutive bytes, a multiple of 16, as both addresses are.
-__device__ __forceinline__ void load_bytes(const void* from, uint32_t to, uint32_t barrier, uint32_t bytes) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
-}
-
 /// Products read their registers while they run: values that are kept until here are not overwritten before.
 template <int n>
 __device__ __forceinline__ void hold(uint32_t (&values)[n]) {

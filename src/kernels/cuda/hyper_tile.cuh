@@ -127,8 +127,8 @@ class Tiles {
 #pragma unroll
     for (int k = 0; k < Source::kInputs; ++k) {
       const int bytes = Source::count(k) * row_bytes_;
-      copy_bulk(to, static_cast<const char*>(source_.from(k)) + token * bytes, static_cast<unsigned>(bytes * R),
-                barrier(s));
+      copy_bulk(hopper::shared_address(to), static_cast<const char*>(source_.from(k)) + token * bytes,
+                static_cast<unsigned>(bytes * R), barrier(s));
       to += bytes * R;
     }
   }

@@ -3,6 +3,7 @@
 // Measured on an H200, 32,768 tokens of d = 1024: 307 µs, 52 % of a copy of as many bytes; with weights packed, sums
 // read through the cluster and the maps a kernel of their own (mhc_forward.cu) 408 µs. 12, 8 and 6 places in the ring:
 // 307, 307 and 316 µs.
+#include "kernels/cuda/cluster_launch.h"
 #include "kernels/cuda/mhc_cluster_read.cuh"
 
 namespace siamese::kernels {
@@ -24,26 +25,12 @@ bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcMapsCuda& maps
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess || bytes > most)
     return false;
-  *error = cudaFuncSetAttribute(ring::mhc_cluster_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (*error != cudaSuccess) return true;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = static_cast<unsigned>(ranks);
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ranks));
-  config.blockDim = dim3(ring::kThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(bytes);
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  // A cluster that had to wait for another to end would double the time: no more of them than run at once.
+  ClusterLaunch launch(ranks, ring::kThreads, bytes, stream);
   int resident = 0;
-  *error = cudaOccupancyMaxActiveClusters(&resident, ring::mhc_cluster_kernel, &config);
+  *error = launch.resident(ring::mhc_cluster_kernel, &resident);
   if (*error != cudaSuccess) return true;
   if (resident < 1) return false;
-  config.gridDim.x = static_cast<unsigned>((resident < tiles ? resident : tiles) * ranks);
-  *error = cudaLaunchKernelEx(&config, ring::mhc_cluster_kernel, call, maps, stages);
+  *error = launch.run(ring::mhc_cluster_kernel, resident < tiles ? resident : tiles, call, maps, stages);
   return true;
 }
 

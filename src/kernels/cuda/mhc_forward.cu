@@ -7,6 +7,7 @@
 // shared memory meanwhile.
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/cluster.cuh"
+#include "kernels/cuda/cluster_launch.h"
 #include "kernels/cuda/early_launch.cuh"
 #include "kernels/cuda/mhc_read.cuh"
 #include "kernels/cuda/mhc_tile.cuh"
@@ -191,28 +192,10 @@ cudaError_t mhc_forward_cuda(const MhcForwardCuda& call, cudaStream_t stream) {
   if (call.sizes.tokens == 0) return cudaSuccess;
   const int ranks = (call.sizes.d + 255) / 256;
   const int tiles = static_cast<int>((call.sizes.tokens + kTileTokens - 1) / kTileTokens);
-  if (const cudaError_t e = cudaFuncSetAttribute(forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 static_cast<int>(sizeof(Shared)));
-      e != cudaSuccess)
-    return e;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = static_cast<unsigned>(ranks);
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ranks));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = sizeof(Shared);
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  // A cluster that had to wait for another to end would double the time: no more of them than run at once.
+  ClusterLaunch launch(ranks, kThreads, static_cast<int>(sizeof(Shared)), stream);
   int resident = 0;
-  if (const cudaError_t e = cudaOccupancyMaxActiveClusters(&resident, forward_kernel, &config); e != cudaSuccess)
-    return e;
-  const int clusters = resident < 1 ? 1 : resident < tiles ? resident : tiles;
-  config.gridDim.x = static_cast<unsigned>(clusters * ranks);
-  return cudaLaunchKernelEx(&config, forward_kernel, call, tiles);
+  if (const cudaError_t e = launch.resident(forward_kernel, &resident); e != cudaSuccess) return e;
+  return launch.run(forward_kernel, resident < 1 ? 1 : resident < tiles ? resident : tiles, call, tiles);
 }
 
 }  // namespace siamese::kernels

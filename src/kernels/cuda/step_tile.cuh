@@ -174,7 +174,8 @@ class Tiles {
     hopper::barrier_expect(barrier(s), static_cast<unsigned>(K * bytes));
 #pragma unroll
     for (int k = 0; k < K; ++k)
-      copy_bulk(to + k * bytes, from_[k] + row * row_bytes_, static_cast<unsigned>(bytes), barrier(s));
+      copy_bulk(hopper::shared_address(to + k * bytes), from_[k] + row * row_bytes_, static_cast<unsigned>(bytes),
+                barrier(s));
   }
   Place at_;
   const char* from_[K];

@@ -7,10 +7,6 @@
 
 namespace siamese::kernels {
 
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&both);
-}
 __device__ __forceinline__ float low(uint32_t both) { return __uint_as_float(both << 16); }
 __device__ __forceinline__ float high(uint32_t both) { return __uint_as_float(both & 0xffff0000U); }
 
@@ -54,9 +50,9 @@ struct ForwardEpilogue {
 #pragma unroll
         for (int i = 0; i < 2 * chunks; ++i) {
           const int at = 4 * j + 2 * i;
-          v[i] = pack(c[m][at], c[m][at + 1]);
-          g[i] = pack(c[m][at + kHalf / 2], c[m][at + kHalf / 2 + 1]);
-          h[i] = pack(swiglu<true>(low(v[i]), low(g[i])), swiglu<true>(high(v[i]), high(g[i])));
+          v[i] = hopper::pack(c[m][at], c[m][at + 1]);
+          g[i] = hopper::pack(c[m][at + kHalf / 2], c[m][at + kHalf / 2 + 1]);
+          h[i] = hopper::pack(swiglu<true>(low(v[i]), low(g[i])), swiglu<true>(high(v[i]), high(g[i])));
         }
         store(value + offset + 16 * j, v, chunks);
         store(gate + offset + 16 * j, g, chunks);
@@ -134,11 +130,11 @@ struct BackwardEpilogue {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float* gh = &c[m][slot * kColumns / 2 + 4 * j + 2 * i];
-            const uint32_t rounded = pack(gh[0], gh[1]);
+            const uint32_t rounded = hopper::pack(gh[0], gh[1]);
             float v0 = low(v[i]), v1 = high(v[i]), g0 = low(g[i]), g1 = high(g[i]);
             const float h0 = swiglu_backward<true>(v0, g0, low(rounded));
             const float h1 = swiglu_backward<true>(v1, g1, high(rounded));
-            v[i] = pack(v0, v1), g[i] = pack(g0, g1), h[i] = pack(h0, h1);
+            v[i] = hopper::pack(v0, v1), g[i] = hopper::pack(g0, g1), h[i] = hopper::pack(h0, h1);
           }
           hopper::store_matrices(value + at, v[0], v[1], v[2], v[3]);
           hopper::store_matrices(gate + at, g[0], g[1], g[2], g[3]);

@@ -21,7 +21,13 @@ PFN_cuTensorMapEncodeTiled_v12000 encode() {
 
 }  // namespace
 
-bool tensor_maps_work() { return encode() != nullptr; }
+bool hopper_serves() {
+  int device = 0, major = 0, minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return false;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  return major == 9 && minor == 0 && encode() != nullptr;
+}
 
 bool make_map(CUtensorMap* map, const void* matrix, int64_t rows, int64_t columns, int64_t stride, int box_rows,
               int box_columns, Swizzle swizzle) {

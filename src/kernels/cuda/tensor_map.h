@@ -8,8 +8,9 @@
 
 namespace siamese::kernels {
 
-/// Whether the driver can make them.
-bool tensor_maps_work();
+/// Whether the current device is of compute capability 9.0, for which the kernels with Hopper's own instructions are
+/// built, and its driver can make descriptions.
+bool hopper_serves();
 
 /// How a box's rows, which are then as long, are mixed in shared memory so that neighbouring rows lie in different
 /// banks.
