@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +16,7 @@
 #include "ops/attention_choice.h"
 #include "report/report.h"
 #include "train/device.h"
+#include "train/models.h"
 #include "train/step_runner.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -40,6 +41,9 @@ const std::vector<Workload>& workloads() {
   static const std::vector<Workload> all = {
       {"lm-400m", {"train.batch_size=16", "train.micro_batch_size=16", "train.sequence_length=2048"}},
       {"lm-1.2b", {"train.batch_size=4", "train.micro_batch_size=4", "train.sequence_length=4096"}},
+      {"deit-s",
+       {"train.batch_size=256", "train.micro_batch_size=256", "train.clip=1", "train.ema=0", "model.drop_path=0"}},
+      {"dit-b2", {"train.batch_size=256", "train.micro_batch_size=256", "train.clip=1", "train.ema=0"}},
   };
   return all;
 }
@@ -51,7 +55,8 @@ Recipe recipe_of(const std::string& name, const std::string& scheme, const std::
   all.insert(all.end(), set.begin(), set.end());
   all.push_back("model.scheme=" + scheme);
   Recipe recipe = load_recipe(name, all);
-  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = 256;
+  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
+  if (recipe.model.classes == 0) recipe.model.classes = 10;
   return recipe;
 }
 
@@ -69,10 +74,13 @@ struct Row {
   double first_step_s = 0, peak_gb = 0, parameters = 0;
   int64_t step = 0;
 
-  double median() {
-    std::sort(ms.begin(), ms.end());
-    return ms[ms.size() / 2];
+  /// The time below which `share` of the steps lie.
+  double quantile(double share) const {
+    std::vector<double> sorted = ms;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size()))];
   }
+  double median() const { return quantile(0.5); }
 };
 
 class Bench {
@@ -107,7 +115,7 @@ class Bench {
     begun_ = true;
     set_deterministic(row.recipe.train.deterministic);
     row.runner = std::make_unique<StepRunner>(row.recipe, device_, !o_.eager);
-    row.parameters = static_cast<double>(row.runner->model().params().count());
+    row.parameters = static_cast<double>(row.runner->params().count());
     row.runner->step(++row.step).cpu();  // waits for a GPU
     row.first_step_s = seconds_now() - from;
   }
@@ -162,37 +170,41 @@ class Bench {
   }
 
   void print(const std::string& workload, std::vector<Row>& rows) const {
-    Table table = {
-        {"scheme", "ms (median)", "10 % … 90 %", "tokens/s", "MFU", "peak GiB", "over the first", "first step s"}};
-    const double base = rows.front().median();
     const TrainConfig& t = rows.front().recipe.train;
-    const double tokens = static_cast<double>(t.micro_batch_size * t.sequence_length);
+    const bool words = rows.front().recipe.model.family == "lm";
+    const int64_t length = tokens_per_sample(rows.front().recipe);
+    Table table = {{"scheme", "ms (median)", "10 % … 90 %", words ? "tokens/s" : "images/s", "MFU", "peak GiB",
+                    "over the first", "first step s"}};
+    const double base = rows.front().median();
+    const double tokens = static_cast<double>(t.micro_batch_size * length),
+                 items = words ? tokens : static_cast<double>(t.micro_batch_size);
     for (Row& row : rows) {
-      const double ms = row.median(), low = row.ms[row.ms.size() / 10], high = row.ms[row.ms.size() * 9 / 10];
+      const double ms = row.median(), low = row.quantile(0.1), high = row.quantile(0.9);
       const ModelConfig& m = row.recipe.model;
-      // A causal model's products: 6 N a token, and 6 L d T of attention.
+      // Products: 6 N a token, and 6 L d T of causal attention, twice that where every token sees every token.
       const double flops =
-          tokens * (6 * row.parameters + 6.0 * static_cast<double>(m.n_layers * m.d_model * t.sequence_length));
+          tokens * (6 * row.parameters + (words ? 6.0 : 12.0) * static_cast<double>(m.n_layers * m.d_model * length));
       const double peak = peak_flops(name_), mfu = peak > 0 ? flops / (ms * 1e-3) / peak : 0;
       const bool deterministic = device_.is_cpu() || row.recipe.train.deterministic;
       if (o_.json)
         fmt::print(
             "{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, "
             "\"items_per_s\": {:.0f}, \"mfu\": {:.3f}, \"peak_gb\": {:.2f}, \"first_step_s\": {:.2f}, "
-            "\"deterministic\": {}, \"graph\": {}, \"threads\": {}, \"device\": \"{}\"}}\n",
-            workload, m.scheme, ms, low, high, 1e3 * tokens / ms, mfu, row.peak_gb, row.first_step_s, deterministic,
-            device_.is_cuda() && !o_.eager, at::get_num_threads(), device_.is_cuda() ? name_ : device_.str());
+            "\"deterministic\": {}, \"graph\": {}, \"threads\": {}, \"device\": \"{}\", \"steps_ms\": [{:.1f}]}}\n",
+            workload, m.scheme, ms, low, high, 1e3 * items / ms, mfu, row.peak_gb, row.first_step_s, deterministic,
+            device_.is_cuda() && !o_.eager, at::get_num_threads(), device_.is_cuda() ? name_ : device_.str(),
+            fmt::join(row.ms, ", "));
       table.push_back({m.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
-                       fmt::format("{:.0f}", 1e3 * tokens / ms), mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "",
+                       fmt::format("{:.0f}", 1e3 * items / ms), mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "",
                        row.peak_gb > 0 ? fmt::format("{:.1f}", row.peak_gb) : "",
                        fmt::format("{:+.1f} %", 100 * (ms / base - 1)), fmt::format("{:.2f}", row.first_step_s)});
     }
     std::fflush(stdout);
     if (o_.json) return;
-    fmt::print("{}, {} × {} tokens, {}", workload, t.micro_batch_size, t.sequence_length,
+    fmt::print("{}, {} × {} tokens, {}", workload, t.micro_batch_size, length,
                device_.is_cuda() ? name_ : fmt::format("{} threads", at::get_num_threads()));
     const ModelConfig& m = rows.front().recipe.model;
-    if (device_.is_cuda())
+    if (device_.is_cuda() && words)
       fmt::print(", {}, {}, attention {}", o_.eager ? "eager" : "CUDA graph",
                  t.deterministic ? "deterministic" : "not deterministic",
                  attention_backend({m.n_heads, m.n_kv_heads, m.d_model / m.n_heads}, device_));
@@ -211,10 +223,10 @@ class Bench {
 void add_bench(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("bench", "Time a training step under several schemes");
-  sub->add_option(
-      "workloads", o->workloads,
-      "lm-400m, lm-1.2b (as the comparison with PyTorch has them) or recipes; with --ops parts of operators' "
-      "names (default: all)");
+  sub->add_option("workloads", o->workloads,
+                  "lm-400m, lm-1.2b, deit-s, dit-b2 (as the comparison with PyTorch has them) or recipes; with --ops "
+                  "parts of operators' "
+                  "names (default: all)");
   sub->add_option("--schemes", o->schemes, "comma-separated; overheads are against the first")->capture_default_str();
   sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
   sub->add_option("--steps", o->steps, "timed steps a round")->capture_default_str()->check(CLI::Range(1, 1000000));

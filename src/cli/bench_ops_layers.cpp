@@ -116,7 +116,7 @@ void bench_adamw(OpTimer& timer) {
   for (int64_t i = 0; i < kMatrices; ++i) {
     auto at = [&](int64_t row) { return state[row].mutable_data_ptr<float>() + i * kCount; };
     auto half = [&](int64_t row) { return static_cast<char*>(values[row].mutable_data_ptr()) + 2 * i * kCount; };
-    tensors.push_back({half(0), at(0), at(1), at(2), nullptr, kCount, i * kCount, 1});
+    tensors.push_back({half(0), at(0), at(1), at(2), nullptr, kCount, i * kCount, 1, 1.0});
     gradients.push_back({half(1), 1});
     for (int64_t chunk = 0; chunk < kCount / kernels::kAdamwChunk; ++chunk)
       chunks.push_back({static_cast<int32_t>(i), static_cast<int32_t>(chunk)});

@@ -23,6 +23,8 @@ class UsageError : public Error {
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_sample(CLI::App& app);
+void add_compare_images(CLI::App& app);
 void add_parity(CLI::App& app);
 void add_schemes(CLI::App& app);
 void add_info(CLI::App& app);

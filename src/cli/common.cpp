@@ -5,7 +5,7 @@
 #include "nn/tensor_io.h"
 #include "train/checkpoint.h"
 #include "train/device.h"
-#include "train/lm_task.h"
+#include "train/models.h"
 #include "util/error.h"
 
 namespace siamese::cli {
@@ -22,12 +22,48 @@ at::Device RunOptions::apply() const {
   return select_device(device);
 }
 
+namespace {
+
+void require_family(const Checkpoint& checkpoint, const Recipe& recipe, const char* wanted) {
+  if (recipe.model.family != wanted)
+    fail("{} is a model of family {}, not {}", checkpoint.folder(), recipe.model.family, wanted);
+}
+
+template <class Model>
+LoadedImageModel<Model> load_images(const std::string& path, at::Device device, bool raw, const char* family,
+                                    std::unique_ptr<Model> (*make)(const Recipe&, at::Device)) {
+  const Checkpoint checkpoint = find_checkpoint(path);
+  LoadedImageModel<Model> loaded;
+  loaded.checkpoint = checkpoint.folder();
+  loaded.step = checkpoint.state().step;
+  loaded.recipe = checkpoint.recipe();
+  require_family(checkpoint, loaded.recipe, family);
+  loaded.averaged = !raw && checkpoint.has("ema.safetensors");
+  loaded.model = make(loaded.recipe, device);
+  const at::NoGradGuard no_grad;
+  load_tensors(checkpoint.open(loaded.averaged ? "ema.safetensors" : "model.safetensors"),
+               named(loaded.model->params()));
+  return loaded;
+}
+
+}  // namespace
+
+std::string family_of(const std::string& path) { return find_checkpoint(path).recipe().model.family; }
+
+LoadedImageModel<DeiT> load_deit(const std::string& path, at::Device device, bool raw) {
+  return load_images<DeiT>(path, device, raw, "deit", make_deit);
+}
+LoadedImageModel<DiT> load_dit(const std::string& path, at::Device device, bool raw) {
+  return load_images<DiT>(path, device, raw, "dit", make_dit);
+}
+
 LoadedModel load_model(const std::string& path, at::Device device, bool average) {
   const Checkpoint checkpoint = find_checkpoint(path);
   LoadedModel loaded;
   loaded.checkpoint = checkpoint.folder();
   loaded.step = checkpoint.state().step;
   loaded.recipe = checkpoint.recipe();
+  require_family(checkpoint, loaded.recipe, "lm");
   loaded.model = make_lm(loaded.recipe, device);
   load_tensors(checkpoint.open(average ? "ema.safetensors" : "model.safetensors"), named(loaded.model->params()));
   return loaded;

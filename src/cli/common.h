@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "models/deit.h"
+#include "models/dit.h"
 #include "models/language_model.h"
 #include "recipe/recipe.h"
 
@@ -29,8 +31,22 @@ struct LoadedModel {
   Recipe recipe;
   std::unique_ptr<LanguageModel> model;
 };
-/// From a checkpoint or run folder; `average` takes the averaged weights instead.
+/// A language model from a checkpoint or run folder; `average` takes the averaged weights instead.
 LoadedModel load_model(const std::string& path, at::Device device, bool average = false);
+
+/// Image models likewise; averaged weights are taken where there are some, unless `raw`.
+template <class Model>
+struct LoadedImageModel {
+  std::string checkpoint;
+  int64_t step = 0;
+  bool averaged = false;
+  Recipe recipe;
+  std::unique_ptr<Model> model;
+};
+LoadedImageModel<DeiT> load_deit(const std::string& path, at::Device device, bool raw = false);
+LoadedImageModel<DiT> load_dit(const std::string& path, at::Device device, bool raw = false);
+/// The family of a checkpoint's model.
+std::string family_of(const std::string& path);
 
 /// In single quotes where a shell would need them.
 std::string shell_quoted(const std::string& text);

@@ -75,7 +75,8 @@ Table without_empty_columns(Table table) {
 }
 
 Table summary(const std::vector<Row>& rows) {
-  Table table = {{"scheme", "validation loss", "accuracy", "exact match", "largest gradient norm", "tokens/s", "note"}};
+  Table table = {{"scheme", "validation loss", "accuracy", "exact match", "largest gradient norm",
+                  (rows.empty() ? "token" : rows[0].result.unit) + "s/s", "note"}};
   for (const Row& r : rows) {
     const bool ok = r.trouble.empty();
     table.push_back({r.scheme, ok ? fmt::format("{:.4f}", r.validation_loss) : "-", percent(r.accuracy),
@@ -84,6 +85,16 @@ Table summary(const std::vector<Row>& rows) {
                      ok ? "" : r.trouble.substr(0, r.trouble.find(';'))});
   }
   return without_empty_columns(table);
+}
+
+/// The newest grid of samples in a run folder, if there is one.
+void add_last_picture(Report& report, const std::string& folder, const std::string& label) {
+  std::string last;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("samples-") && name.ends_with(".png")) last = std::max(last, entry.path().string());
+  }
+  if (!last.empty()) report.pictures.emplace_back(label, read_file(last));
 }
 
 /// The beginning of a validation window, up to the end of its third word or so: something to continue.
@@ -157,15 +168,18 @@ void run(const Options& o) {
   const Recipe recipe = load_recipe(o.recipe, o.set);
   Report report;
   report.title = recipe.name + ": " + join(names, ", ");
+  const bool words = recipe.model.family == "lm";
   report.lead = fmt::format(
-      "{} steps of {} × {} tokens at a learning rate of {:g}, the same recipe, data order and initial projections for "
+      "{} steps of {} {} at a learning rate of {:g}, the same recipe, data order and initial projections for "
       "every scheme; {} blocks, d {}, {}.",
-      recipe.train.steps, recipe.train.batch_size, recipe.train.sequence_length, recipe.train.lr, recipe.model.n_layers,
-      recipe.model.d_model, recipe.data.source);
+      recipe.train.steps, recipe.train.batch_size,
+      words ? fmt::format("× {} tokens", recipe.train.sequence_length) : "images", recipe.train.lr,
+      recipe.model.n_layers, recipe.model.d_model, recipe.data.source);
   report.summary = summary(rows);
   for (const Row& r : rows) report.runs.push_back(r.curves);
   fmt::print("\n{}\n", render_text(report.summary));
-  if (best != nullptr) {
+  for (const Row& r : rows) add_last_picture(report, r.folder, r.scheme);
+  if (best != nullptr && recipe.model.family == "lm") {
     const std::string samples = write_samples(*best, o, device);
     fmt::print("written by {}:\n{}\n", best->scheme, samples);
     report.texts.emplace_back("Written by " + best->scheme, samples);
@@ -179,7 +193,8 @@ void run(const Options& o) {
 void make_report(const std::vector<std::string>& folders, const std::string& path) {
   Report report;
   report.title = "Runs";
-  report.summary = {{"run", "steps", "training loss", "validation loss", "largest gradient norm", "tokens/s"}};
+  report.summary = {
+      {"run", "steps", "training loss", "validation loss", "largest gradient norm", "tokens/s", "images/s"}};
   for (const std::string& folder : folders) {
     const std::string label = std::filesystem::path(folder).lexically_normal().filename().string();
     RunCurves c = read_run(folder, label.empty() ? folder : label);
@@ -188,11 +203,16 @@ void make_report(const std::vector<std::string>& folders, const std::string& pat
     };
     double largest = 0;
     for (const auto& [step, norm] : c.grad_norm) largest = std::max(largest, norm);
+    auto speed = [](const auto& curve) {
+      return curve.empty() ? std::string("-") : fmt::format("{:.0f}", curve.back().second);
+    };
     report.summary.push_back({c.label, c.loss.empty() ? "0" : fmt::format("{:.0f}", c.loss.back().first), last(c.loss),
-                              last(c.validation_loss), fmt::format("{:.2f}", largest),
-                              c.tokens_per_s.empty() ? "-" : fmt::format("{:.0f}", c.tokens_per_s.back().second)});
+                              last(c.validation_loss), fmt::format("{:.2f}", largest), speed(c.tokens_per_s),
+                              speed(c.images_per_s)});
+    add_last_picture(report, folder, c.label);
     report.runs.push_back(std::move(c));
   }
+  report.summary = without_empty_columns(report.summary);
   write_file_atomic(path, render_html(report));
   fmt::print("{}\nreport  {}\n", render_text(report.summary), path);
 }

@@ -1,10 +1,13 @@
 // siamese eval CHECKPOINT [--data FILE]
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <cstdio>
 
 #include "cli/common.h"
 #include "data/source.h"
+#include "report/report.h"
+#include "train/deit_task.h"
 #include "train/lm_task.h"
 #include "util/error.h"
 
@@ -17,7 +20,42 @@ struct Options : RunOptions {
   bool ema = false;
 };
 
+/// A classifier: the metrics, and which class is taken for which.
+void run_classifier(const Options& o) {
+  const LoadedImageModel<DeiT> loaded = load_deit(o.checkpoint, o.apply(), !o.ema);
+  const Recipe& recipe = loaded.recipe;
+  std::shared_ptr<const ImageSet> set;
+  if (o.data.empty()) {
+    set = image_sets_of(recipe).validation;
+  } else {
+    set = make_folder_set(o.data);
+  }
+  set = spread_over(set, o.batches * recipe.train.batch_size);
+  const std::vector<std::string>& names = set->class_names();
+  if (static_cast<int64_t>(names.size()) > recipe.model.classes)
+    fail("{}: has {} classes, the model {}", o.data, names.size(), recipe.model.classes);
+  fmt::print("checkpoint {} (step {}{}), {}\n", loaded.checkpoint, loaded.step,
+             loaded.averaged ? ", averaged weights" : "", set->describe());
+  std::fflush(stdout);
+  at::Tensor confusion;
+  for (const auto& [name, value] : evaluate_deit(*loaded.model, *set, recipe, &confusion))
+    fmt::print("{:<16} {:.6g}\n", name, value);
+  constexpr size_t kShown = 20;
+  if (names.size() > kShown) return;
+  Table table = {{"true \\ found"}};
+  for (const std::string& name : names) table[0].push_back(name);
+  for (size_t i = 0; i < names.size(); ++i) {
+    table.push_back({names[i]});
+    for (size_t j = 0; j < names.size(); ++j)
+      table.back().push_back(
+          fmt::format("{}", confusion[static_cast<int64_t>(i)][static_cast<int64_t>(j)].item<int64_t>()));
+  }
+  fmt::print("\n{}", render_text(table));
+}
+
 void run(const Options& o) {
+  const std::string family = family_of(o.checkpoint);
+  if (family == "deit") return run_classifier(o);
   const LoadedModel loaded = load_model(o.checkpoint, o.apply(), o.ema);
   const Recipe& recipe = loaded.recipe;
   const int64_t length = recipe.train.sequence_length;
@@ -45,9 +83,11 @@ void run(const Options& o) {
 
 void add_eval(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  CLI::App* sub = app.add_subcommand("eval", "Loss, perplexity, bits per byte and exact match of a checkpoint");
+  CLI::App* sub = app.add_subcommand(
+      "eval", "Loss and accuracy of a checkpoint; of a classifier also which class is taken for which");
   sub->add_option("checkpoint", o->checkpoint, "a checkpoint or a run folder (its newest checkpoint)")->required();
-  sub->add_option("--data", o->data, "a file instead of the run's own validation data");
+  sub->add_option("--data", o->data,
+                  "a file (a classifier: a folder of class folders) instead of the run's own validation data");
   sub->add_option("--dtype", o->dtype, "what --data holds: text, uint16 or uint32 (default: as the model's own data)")
       ->check(CLI::IsMember({"text", "uint16", "uint32"}));
   sub->add_option("--batches", o->batches, "validation batches (0: all)")

@@ -16,19 +16,37 @@
 namespace siamese::cli {
 namespace {
 
+std::string model_line(const ModelConfig& m) {
+  if (m.family == "lm")
+    return fmt::format("{} blocks, d {}, {} heads ({} kv), feed-forward {}, vocabulary {}", m.n_layers, m.d_model,
+                       m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.vocab_size);
+  return fmt::format("{}, {} blocks, d {}, {} heads, feed-forward {}, {}² pixels in patches of {}², {} classes",
+                     m.family, m.n_layers, m.d_model, m.n_heads, m.mlp_hidden_size, m.image_size, m.patch_size,
+                     m.classes);
+}
+
 void print_recipe(Recipe recipe) {
   const ModelConfig& m = recipe.model;
   if (m.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
-  const auto model = make_lm(recipe, at::kMeta);  // no memory is taken
-  fmt::print("scheme  {}\nmodel   {} blocks, d {}, {} heads ({} kv), feed-forward {}, vocabulary {}\n{}", m.scheme,
-             m.n_layers, m.d_model, m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.vocab_size,
-             parameter_table(model->params()));
-  for (const at::Device device : {at::Device(at::kCUDA), at::Device(at::kCPU)})
-    fmt::print("{}, training\n{}", device.is_cpu() ? "on a CPU" : "on a GPU",
-               memory_lines(recipe, model->params().count(), device));
-  const double tokens = static_cast<double>(recipe.train.batch_size * recipe.train.sequence_length);
-  fmt::print("train   {} steps of {} tokens: {} tokens\n", recipe.train.steps, human_count(tokens),
-             human_count(tokens * static_cast<double>(recipe.train.steps)));
+  if (m.classes == 0) recipe.model.classes = 10;
+  auto print = [&](const Params& params) {
+    fmt::print("scheme  {}\nmodel   {}\n{}", m.scheme, model_line(m), parameter_table(params));
+    for (const at::Device device : {at::Device(at::kCUDA), at::Device(at::kCPU)})
+      fmt::print("{}, training\n{}", device.is_cpu() ? "on a CPU" : "on a GPU",
+                 memory_lines(recipe, params.count(), device));
+  };
+  if (m.family == "deit") {  // on the Meta device: no memory is taken
+    print(make_deit(recipe, at::kMeta)->params());
+  } else if (m.family == "dit") {
+    print(make_dit(recipe, at::kMeta)->params());
+  } else {
+    print(make_lm(recipe, at::kMeta)->params());
+  }
+  const bool words = m.family == "lm";
+  const double a_step = static_cast<double>(recipe.train.batch_size * (words ? recipe.train.sequence_length : 1));
+  const char* unit = words ? "tokens" : "images";
+  fmt::print("train   {} steps of {} {}: {} {}\n", recipe.train.steps, human_count(a_step), unit,
+             human_count(a_step * static_cast<double>(recipe.train.steps)), unit);
 }
 
 void run(const std::string& what) {

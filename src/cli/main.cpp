@@ -58,6 +58,8 @@ int main(int argc, char** argv) {
   cli::add_train(app);
   cli::add_eval(app);
   cli::add_generate(app);
+  cli::add_sample(app);
+  cli::add_compare_images(app);
   cli::add_compare(app);
   cli::add_report(app);
   cli::add_parity(app);

@@ -58,9 +58,15 @@ void run(const Options& o) {
     exit_status = 128 + r.signal;
     return;
   }
-  fmt::print("done    {} steps in {}, {} tokens/s, {:.1f}% of the time waiting for data\n", r.step,
-             human_seconds(r.seconds), human_count(r.tokens_per_s), 100 * r.data_wait);
-  fmt::print("next    {} generate {}\n", shell_quoted(program), shell_quoted(request.out));
+  fmt::print("done    {} steps in {}, {} {}s/s, {:.1f}% of the time waiting for data\n", r.step,
+             human_seconds(r.seconds), human_count(r.tokens_per_s), r.unit, 100 * r.data_wait);
+  if (!r.data_notes.empty()) fmt::print("data    {}\n", r.data_notes);
+  const std::string& family = request.recipe.model.family;
+  fmt::print("next    {} {} {}\n", shell_quoted(program),
+             family == "lm"    ? "generate"
+             : family == "dit" ? "sample"
+                               : "eval",
+             shell_quoted(request.out));
 }
 
 }  // namespace

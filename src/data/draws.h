@@ -12,8 +12,14 @@ class Draws {
  public:
   explicit Draws(const RandomKey& key) : key_(key) {}
 
+  /// 32 random bits.
+  uint32_t word() {
+    if (used_ % 4 == 0) words_ = key_.words(used_ / 4);  // one Philox call serves four draws
+    return words_.v[used_++ % 4];
+  }
+
   /// Whole number in [0, n).
-  uint32_t below(uint32_t n) { return siamese::below(next(), n); }
+  uint32_t below(uint32_t n) { return siamese::below(word(), n); }
 
   /// An element of a table, all equally likely.
   template <class Table>
@@ -22,11 +28,6 @@ class Draws {
   }
 
  private:
-  uint32_t next() {
-    if (used_ % 4 == 0) words_ = key_.words(used_ / 4);  // one Philox call serves four draws
-    return words_.v[used_++ % 4];
-  }
-
   RandomKey key_;
   uint64_t used_ = 0;
   Philox4 words_{};

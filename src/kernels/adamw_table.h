@@ -16,6 +16,7 @@ struct AdamwTensor {
   int64_t count;
   int64_t offset;  // of its place among the summed gradients; a multiple of 8
   int64_t decays;  // 0 or 1
+  double rate;     // factor on the learning rate
 };
 
 struct AdamwGradient {

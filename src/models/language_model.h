@@ -2,25 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
-#include "nn/attention.h"
-#include "nn/feed_forward.h"
+#include "models/transformer.h"
 #include "nn/params.h"
-#include "nn/recompute.h"
-#include "nn/rope.h"
 #include "ops/head_scores.h"
 #include "recipe/recipe.h"
-#include "residual/scheme.h"
 
 namespace siamese {
-
-struct ModelOptions {
-  at::ScalarType dtype = at::kFloat;
-  at::ScalarType stream_dtype = at::kFloat;
-  at::Device device = at::kCPU;
-  Recompute recompute = Recompute::feed_forward;  // costs next to nothing, and nothing on the CPU, which keeps all
-};
 
 struct LmLoss {
   at::Tensor total;  // what is differentiated: scale · (ce + z_weight · mean logsumexp²)
@@ -52,22 +40,11 @@ class LanguageModel {
   KvCache make_cache(int64_t batch, int64_t capacity) const;
 
  private:
-  struct Block {
-    Attention attention;
-    FeedForward feed_forward;
-    std::vector<at::Tensor> params;  // all that a run of the block may use
-  };
-  void add_block(int l, const SchemeContext& context);
-  Streams run_block(const Block& block, int l, Streams streams, const Forward& forward) const;
-  Streams sublayer(const Block& block, const Site& site, Streams streams, const Forward& forward) const;
-
   ModelConfig config_;
   ModelOptions options_;
   Params params_;
-  Rope rope_;
-  std::unique_ptr<Scheme> scheme_;
   at::Tensor embedding_, head_;
-  std::vector<Block> blocks_;
+  std::unique_ptr<Transformer> stack_;
 };
 
 /// [B, T] numbers of the documents in ids: a new one begins after each `eos`.

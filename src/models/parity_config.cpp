@@ -71,6 +71,33 @@ void ours(const json& j, const std::string& file, ModelConfig& c) {
   if (j.contains("experts")) fail("{}: mixtures of experts are not built yet", file);
 }
 
+/// The published DeiT's and DiT's keys; they are siamese.
+void images(const json& j, const std::string& model, const std::string& file, ModelConfig& c) {
+  c.family = model.starts_with("dit") ? "dit" : "deit";
+  const bool dit = c.family == "dit";
+  static const std::map<std::string, std::string> names = {
+      {"post-pre", "siamese"}, {"pre", "pre"}, {"post", "post"}, {"hybrid-pre", "siamese_hybrid"}};
+  const std::string last = model.substr(model.rfind(' ') + 1);
+  const auto it = names.find(last);
+  if (it == names.end()) fail("{}: model '{}' is not one this program builds", file, model);
+  c.scheme = it->second;
+  c.image_size = need(j, dit ? "input_size" : "img_size", file);
+  c.patch_size = need(j, "patch_size", file);
+  c.channels = need(j, dit ? "in_channels" : "in_chans", file);
+  c.classes = need(j, "num_classes", file);
+  c.d_model = need(j, dit ? "hidden_size" : "embed_dim", file);
+  c.n_layers = need(j, "depth", file);
+  c.n_heads = c.n_kv_heads = need(j, "num_heads", file);
+  c.mlp_hidden_size = static_cast<int64_t>(get<double>(j, "mlp_ratio", 4.0) * static_cast<double>(c.d_model));
+  c.distilled = get<bool>(j, "distilled", false);
+  c.label_dropout = get<double>(j, "class_dropout_prob", 0.1);
+  c.learn_sigma = get<bool>(j, "learn_sigma", true);
+  c.activation = dit ? "gelu_tanh" : "gelu";
+  c.norm = "layer", c.norm_eps = 1e-6, c.norm_bias = c.bias = true;
+  c.init.kind = dit ? "xavier" : "normal";
+  if (!get<bool>(j, "qkv_bias", true)) fail("{}: a model without qkv_bias is not built here", file);
+}
+
 /// The config is a stranger's: what the model divides by or allocates must make sense before it is built. Sizes are
 /// held against the file, which has to contain every matrix anyway.
 void check(const ModelConfig& c, const SafetensorsFile& file) {
@@ -88,12 +115,24 @@ void check(const ModelConfig& c, const SafetensorsFile& file) {
   within("n_heads", c.n_heads, c.d_model);
   within("n_kv_heads", c.n_kv_heads, c.n_heads);
   within("n_layers", c.n_layers, static_cast<int64_t>(file.tensors().size()));
-  within("vocab_size", c.vocab_size, largest / c.d_model);
   within("mlp_hidden_size", c.mlp_hidden_size, largest / c.d_model);
-  if (c.d_model % c.n_heads != 0 || c.d_model / c.n_heads % 2 != 0 || c.n_heads % c.n_kv_heads != 0)
+  if (c.family == "lm") {
+    within("vocab_size", c.vocab_size, largest / c.d_model);
+  } else {
+    within("num_classes", c.classes, largest / c.d_model);
+    within("img_size", c.image_size, largest);
+    within("in_chans", c.channels, largest);
+    within("patch_size", c.patch_size, c.image_size);
+    if (c.image_size % c.patch_size != 0 || (c.family == "dit" && c.d_model % 4 != 0))
+      fail("{}: config: sizes {}, {} and width {} do not go together", file.name(), c.image_size, c.patch_size,
+           c.d_model);
+    within("tokens", c.image_size / c.patch_size * (c.image_size / c.patch_size), largest);
+  }
+  if (c.d_model % c.n_heads != 0 || (c.family == "lm" && c.d_model / c.n_heads % 2 != 0) ||
+      c.n_heads % c.n_kv_heads != 0)
     fail("{}: config: d_model {}, n_heads {} and n_kv_heads {} do not go together", file.name(), c.d_model, c.n_heads,
          c.n_kv_heads);
-  if (c.activation != "swiglu" && c.activation != "gelu")
+  if (c.activation != "swiglu" && c.activation != "gelu" && c.activation != "gelu_tanh")
     fail("{}: activation_type '{}' is not built here", file.name(), c.activation);
   if (c.activation == "swiglu" && c.mlp_hidden_size % 2 != 0)
     fail("{}: config 'mlp_hidden_size' is {}, but swiglu needs an even one", file.name(), c.mlp_hidden_size);
@@ -111,11 +150,12 @@ ModelConfig golden_config(const SafetensorsFile& file) {
     const json j = json::parse(meta.at("config"));
     if (!j.is_object()) fail("{}: 'config' is not a JSON object", file.name());
     ModelConfig c;
-    common(j, file.name(), c);
-    if (meta.at("model") == "lm") {
-      ours(j, file.name(), c);
+    const std::string& model = meta.at("model");
+    if (model.starts_with("deit") || model.starts_with("dit")) {
+      images(j, model, file.name(), c);
     } else {
-      official(j, meta.at("model"), file.name(), c);
+      common(j, file.name(), c);
+      model == "lm" ? ours(j, file.name(), c) : official(j, model, file.name(), c);
     }
     check(c, file);
     return c;

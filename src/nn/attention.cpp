@@ -25,18 +25,33 @@ at::Tensor document_mask(const at::Tensor& documents) {
 
 }  // namespace
 
-at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& forward) const {
-  const int64_t b = projected.size(0), t = projected.size(1);
+bool Attention::takes_packed(const Forward& forward) const {
   const bool drop = forward.training && dropout > 0;
-  if (fused && !drop && !whole_projection && forward.cache == nullptr &&
-      (!forward.documents.defined() || forward.document_ends.defined())) {
+  return fused && rope != nullptr && !drop && !whole_projection && forward.cache == nullptr &&
+         (!forward.documents.defined() || forward.document_ends.defined());
+}
+
+Turn Attention::turn(int64_t length, const Forward& forward) const {
+  const AttentionCore core{heads, kv_heads, head_dim, {}, {}, {}, {}, 0};
+  if (q_norm.on || k_norm.on || v_norm.on || qkv.bias.defined() || !takes_packed(forward) ||
+      !attention_core_fits(qkv.weight, core))
+    return {};
+  const auto [cos, sin] = rope->angles(length, qkv.weight);
+  return {cos, sin, heads, kv_heads};
+}
+
+at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& forward, bool turned) const {
+  const int64_t b = projected.size(0), t = projected.size(1);
+  if (takes_packed(forward)) {
     AttentionCore core{
-        heads, kv_heads, head_dim, {q_norm, k_norm, v_norm}, {}, {}, forward.document_ends, forward.longest_document};
+        heads, kv_heads, head_dim, {q_norm, k_norm, v_norm}, {}, {}, forward.document_ends, forward.longest_document,
+        turned};
     if (attention_core_fits(projected, core)) {
       std::tie(core.cos, core.sin) = rope->angles(t, projected);
       return out(attention_core(projected, core));
     }
   }
+  TORCH_CHECK(!turned, "[attention] a projection of type ", projected.scalar_type(), " came turned");
   const at::Tensor all = projected.view({b, t, heads + 2 * kv_heads, head_dim});
   // One split, not three slices: its backward is a single concatenation.
   const std::vector<at::Tensor> parts = all.split_with_sizes({heads, kv_heads, kv_heads}, 2);
@@ -45,9 +60,8 @@ at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& for
   k = head_norm(k, k_norm, whole_projection, fused);
   v = head_norm(v, v_norm, whole_projection, fused);
   const int64_t first = forward.cache != nullptr ? forward.cache->length : 0;
-  q = (*rope)(q, first, fused).transpose(1, 2);
-  k = (*rope)(k, first, fused).transpose(1, 2);
-  v = v.transpose(1, 2);
+  if (rope != nullptr) q = (*rope)(q, first, fused), k = (*rope)(k, first, fused);
+  q = q.transpose(1, 2), k = k.transpose(1, 2), v = v.transpose(1, 2);
   if (forward.cache != nullptr) {
     at::Tensor &ck = forward.cache->k[static_cast<size_t>(block)], &cv = forward.cache->v[static_cast<size_t>(block)];
     ck.slice(2, first, first + t).copy_(k);
@@ -65,9 +79,9 @@ at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& for
 at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const Forward& forward) const {
   const int64_t t = q.size(2), past = k.size(2) - t;
-  const bool drop = forward.training && dropout > 0;
+  const bool drop = forward.training && dropout > 0, causal = rope != nullptr;
   if (!drop && !forward.documents.defined() && (past == 0 || t == 1))
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/past == 0 && t > 1);
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/causal && past == 0 && t > 1);
   const at::Tensor mask = forward.documents.defined()
                               ? document_mask(forward.documents)
                               : at::ones({t, past + t}, q.options().dtype(at::kBool)).tril(past);
@@ -75,7 +89,7 @@ at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at:
   // Dropout on the probabilities: the plain path, softmax in fp32 or better.
   const auto exact = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor scores = at::matmul(q, k.transpose(-1, -2)).to(exact) * (1.0 / std::sqrt(static_cast<double>(head_dim)));
-  scores = scores.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity());
+  if (causal) scores = scores.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity());
   at::Tensor p = at::softmax(scores, -1).to(q.scalar_type());
   p = siamese::dropout(p, dropout, forward.draw(p, kAttentionDropout, block));
   return at::matmul(p, v);

@@ -1,4 +1,4 @@
-// Causal self-attention: fused QKV, grouped queries, RoPE, optional norms on q, k and v.
+// Self-attention: fused QKV, grouped queries, optional norms on q, k and v; causal with rotary positions, or neither.
 #pragma once
 
 #include "nn/forward.h"
@@ -16,12 +16,17 @@ struct Attention {
   Linear qkv, out;
   Norm q_norm, k_norm, v_norm;    // off, or of width head_dim (per head), or of the whole projection
   bool whole_projection = false;  // which; a norm without a gain does not tell
-  const Rope* rope = nullptr;
+  const Rope* rope = nullptr;     // none: every token sees every token
 
-  /// From the projection qkv(h) [B, T, (heads + 2 kv heads) · head_dim] to the output [B, T, d].
-  at::Tensor operator()(const at::Tensor& projected, const Forward& forward) const;
+  /// From the projection qkv(h) [B, T, (heads + 2 kv heads) · head_dim] to the output [B, T, d]; `turned`: by `turn`.
+  at::Tensor operator()(const at::Tensor& projected, const Forward& forward, bool turned = false) const;
+
+  /// The rotary positions that the product with `qkv` may bring along, where nothing else comes before attention.
+  Turn turn(int64_t length, const Forward& forward) const;
 
  private:
+  /// Whether attention takes the packed projection as it is, where kernels can.
+  bool takes_packed(const Forward& forward) const;
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Forward& forward) const;
 };
 

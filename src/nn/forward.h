@@ -25,6 +25,7 @@ struct Forward {
   at::Tensor documents;      // [B, T] document numbers for masking; undefined: one document a row
   at::Tensor document_ends;  // the same on the GPU: where documents end in the B·T tokens (ops/attention.h)
   int64_t longest_document = 0;
+  at::Tensor path_scales;    // [sub-layers, B] factors of DropPath drawn before; undefined: drawn where they are used
   KvCache* cache = nullptr;  // generation: append to it and attend to it
   /// Called with a name and every intermediate of note; used to find the first tensor that went bad.
   std::function<void(const std::string&, const at::Tensor&)> probe;

@@ -28,10 +28,16 @@ void fill(const Parameter& p, int64_t seed) {
       t.zero_();
       t[static_cast<int64_t>(p.init.value)].fill_(1.0);
       break;
-    case InitSpec::normal: {
-      at::Tensor draw =
-          at::empty(t.sizes(), t.options().dtype(t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
-      truncated_normal_(draw, p.init.value, p.init.cutoff, {seed, 0, kInitSite ^ name_hash(p.name), 0});
+    case InitSpec::normal:
+    case InitSpec::uniform: {
+      const Draw key{seed, 0, kInitSite ^ name_hash(p.name), 0};
+      at::Tensor draw;
+      if (p.init.kind == InitSpec::uniform) {
+        draw = (2 * uniform(t.sizes(), t.device(), key) - 1) * p.init.value;
+      } else {
+        draw = at::empty(t.sizes(), t.options().dtype(t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+        truncated_normal_(draw, p.init.value, p.init.cutoff, key);
+      }
       if (p.init.split >= 0 && p.init.split < t.size(0)) draw.slice(0, p.init.split).mul_(p.init.split_scale);
       t.copy_(draw);
       break;

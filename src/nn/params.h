@@ -13,12 +13,13 @@ namespace siamese {
 enum class ParamKind { matrix, embedding, norm, other };  // decides weight decay (train/optimizer)
 
 /// constant: `value` everywhere. normal: truncated normal of standard deviation `value`, cut at `cutoff` deviations.
-/// diagonal: `value` on the diagonal, `cutoff` off it. one_hot: 1 at index `value`, else 0.
+/// uniform: in ±value. diagonal: `value` on the diagonal, `cutoff` off it. one_hot: 1 at index `value`, else 0.
 struct InitSpec {
-  enum Kind { constant, normal, diagonal, one_hot } kind = constant;
+  enum Kind { constant, normal, uniform, diagonal, one_hot } kind = constant;
   double value = 0;
   double cutoff = 0;
-  /// normal: rows from `split` on use `split_scale` times the deviation (deepnorm's value rows of the fused QKV).
+  /// normal and uniform: rows from `split` on use `split_scale` times the value (deepnorm's value rows of the fused
+  /// QKV).
   int64_t split = -1;
   double split_scale = 1;
 };

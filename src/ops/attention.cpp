@@ -23,7 +23,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Tensor raw = qkv.view({qkv.size(0), qkv.size(1), all, core.head_dim});
     const bool normed = qkv_flags(core) != 0;
     const Tensor packed = normed ? at::empty_like(raw) : raw;
-    qkv_rope_out(packed, raw, core);
+    if (!core.turned) qkv_rope_out(packed, raw, core);
     const Heads h = heads_of(packed, core.heads, core.kv_heads);
     Attended a;
     if (maker == kOwn) {

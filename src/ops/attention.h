@@ -17,6 +17,9 @@ struct AttentionCore {
   /// Documents packed into the B·T tokens: ends [documents + 1] int32 on the device, beginning with 0, and the longest.
   at::Tensor ends;
   int64_t longest = 0;
+  /// qkv comes with its rotary positions (ops/gemm_qkv_rope.h), no norms; its gradient is that before them all the
+  /// same.
+  bool turned = false;
 };
 
 /// Whether the GPU path covers it (bf16, head sizes 16 … 256 that are powers of two).

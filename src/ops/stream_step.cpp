@@ -18,6 +18,7 @@ struct Shape {
   int64_t flags;
   at::ScalarType dtype;
   bool swiglu;                  // of the product too
+  Turn turn;                    // of the product
   std::vector<int64_t> places;  // of the tensors handed over; those past kStepTensors are weight and bias
 
   StepCall call(at::ArrayRef<Tensor> tensors) const {
@@ -64,6 +65,8 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
     Tensor activated;
     if (weight.defined() && shape.swiglu && !bias.defined()) {
       std::tie(out[kZ], activated) = gemm_project_swiglu(out[kZ], weight);
+    } else if (weight.defined() && shape.turn.cos.defined()) {
+      out[kZ] = gemm_project_turned(out[kZ], weight, shape.turn);
     } else if (weight.defined()) {
       out[kZ] = gemm_project(out[kZ], weight, bias);
     }
@@ -121,8 +124,8 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
   }
 };
 
-variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bias, bool swiglu) {
-  Shape shape{call.a, call.eps, call.flags, call.dtype, swiglu, {}};
+variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bias, bool swiglu, const Turn& turn) {
+  Shape shape{call.a, call.eps, call.flags, call.dtype, swiglu, turn, {}};
   if (call.stream().is_cuda() && at::GradMode::is_enabled()) shape.flags |= kKeep;
   std::vector<Tensor> tensors;
   auto add = [&](const Tensor& t, int64_t place) {
@@ -137,7 +140,7 @@ variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bi
 }
 
 StepResults forward_autograd(const StepCall& call) {
-  const variable_list out = apply(call, {}, {}, false);
+  const variable_list out = apply(call, {}, {}, false, {});
   // A traced graph calls again with the flags it saw below autograd, and then wants all that was kept.
   return {out[kZ], out[kXOut], out[kYOut], call.new_raw() ? out[kXRaw] : Tensor(),
           call.new_stats() ? out[kStats] : Tensor()};
@@ -222,7 +225,7 @@ StreamStepOutput stream_step(const StreamStepInput& in) {
   call.eps = any->eps;
   call.dtype = in.dtype;
   call.check();
-  const variable_list o = apply(call, in.weight, in.bias, in.swiglu);
+  const variable_list o = apply(call, in.weight, in.bias, in.swiglu, in.turn);
   StreamStepOutput out{o[kZ], in.x, in.y, {}, o.size() > kStepResults ? o[kStepResults] : Tensor()};
   if (in.defer) out.stats = o[kStats];
   if (call.new_x()) {

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/gemm_qkv_rope.h"
+
 namespace siamese {
 
 enum class NormKind { rms, layer };
@@ -37,6 +39,7 @@ struct StreamStepInput {
   /// What z is multiplied with; z itself is then rebuilt in the backward pass instead of kept.
   at::Tensor weight, bias;
   bool swiglu = false;  // the product's SwiGLU is wanted too, for whoever consumes it next
+  Turn turn;            // what the product is turned by; its gradient is that before, by convention
 };
 
 struct StreamStepOutput {

@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "recipe/draft.h"
+#include "recipe/clash.h"
 #include "recipe/schema.h"
 #include "util/error.h"
 #include "util/text.h"
@@ -13,25 +13,6 @@ namespace {
 
 constexpr size_t kMaxName = 200;
 
-int layer_of(const Draft& draft, std::string_view path) {
-  const auto found = draft.places.find(path);
-  return found == draft.places.end() ? -1 : found->second.layer;
-}
-
-/// Throws with the place of that one of `keys` that was set last: the likeliest to be wrong.
-template <class... Args>
-[[noreturn]] void clash(const Draft& draft, std::initializer_list<std::string_view> keys,
-                        fmt::format_string<Args...> format, Args&&... args) {
-  std::string where = draft.origin;
-  int last = -1;
-  for (const std::string_view key : keys) {
-    if (layer_of(draft, key) <= last) continue;
-    last = layer_of(draft, key);
-    where = draft.places.at(key).where;
-  }
-  fail("{}: {}", where, fmt::format(format, std::forward<Args>(args)...));
-}
-
 std::string stem(const std::string& file) {
   std::string name = file.substr(file.rfind('/') + 1);
   for (const std::string_view suffix : {".yaml", ".yml"}) {
@@ -40,9 +21,29 @@ std::string stem(const std::string& file) {
   return name;
 }
 
+/// What image models have where a recipe says nothing, unlike language models.
+void fill_in_family(const Draft& draft, Recipe& r) {
+  ModelConfig& m = r.model;
+  if (m.family == "lm") return;
+  auto unless_set = [&](std::string_view path, auto& slot, auto value) {
+    if (layer_of(draft, path) < 0) slot = value;
+  };
+  unless_set("model.activation", m.activation, m.family == "dit" ? "gelu_tanh" : "gelu");
+  unless_set("model.norm", m.norm, "layer");
+  unless_set("model.norm_eps", m.norm_eps, 1e-6);
+  if (m.norm == "layer") unless_set("model.norm_bias", m.norm_bias, true);
+  unless_set("model.bias", m.bias, true);
+  unless_set("model.scheme", m.scheme, "siamese");
+  unless_set("model.init.kind", m.init.kind, m.family == "dit" ? "xavier" : "normal");
+  if (m.family != "dit") return;
+  unless_set("augment.normalize", r.augment.normalize, "half");
+  unless_set("train.weight_decay", r.train.weight_decay, 0.0);
+}
+
 void fill_in(const Draft& draft, Recipe& r) {
   if (r.name.empty()) r.name = stem(draft.origin);
   ModelConfig& m = r.model;
+  fill_in_family(draft, r);
   if (m.n_kv_heads == 0) m.n_kv_heads = m.n_heads;
   if (m.mlp_hidden_size == 0) m.mlp_hidden_size = (m.activation == "swiglu" ? 8 : 4) * m.d_model;
   if (m.stream_dtype == "auto") m.stream_dtype = r.train.precision;
@@ -50,6 +51,7 @@ void fill_in(const Draft& draft, Recipe& r) {
   if (m.streams == 0 && m.scheme == "mhc") m.streams = 4;
   if (r.train.micro_batch_size == 0) r.train.micro_batch_size = r.train.batch_size;
   DataConfig& d = r.data;
+  if (d.source == "auto" && m.family != "lm") d.source = d.images.empty() ? "shapes" : "folder";
   if (d.source == "auto") d.source = !d.text.empty() ? "text" : !d.tokens.empty() ? "tokens" : "sentences";
 }
 
@@ -75,7 +77,7 @@ void check_model(const Draft& draft, const ModelConfig& m) {
     clash(draft, {"model.d_model", "model.n_heads"}, "model.d_model ({}) is not a multiple of model.n_heads ({})",
           m.d_model, m.n_heads);
   }
-  if (m.d_model / m.n_heads % 2 != 0) {
+  if (m.family == "lm" && m.d_model / m.n_heads % 2 != 0) {
     clash(draft, {"model.d_model", "model.n_heads"},
           "model.d_model / model.n_heads is the head size, {}; rotary positions need an even one",
           m.d_model / m.n_heads);
@@ -163,7 +165,7 @@ GraphObstacle graph_obstacle(const Recipe& r) {
   if (m.embedding_dropout > 0) return {"model.embedding_dropout", kDraws};
   if (m.residual_dropout > 0) return {"model.residual_dropout", kDraws};
   if (m.attention_dropout > 0) return {"model.attention_dropout", kDraws};
-  if (m.drop_path > 0) return {"model.drop_path", kDraws};
+  if (m.drop_path > 0 && m.family != "deit") return {"model.drop_path", kDraws};  // deit draws it before the step
   if (r.data.document_masking) return {"data.document_masking", "cuts every batch into other documents"};
   if (!m.fused) return {"model.fused", "is false, and plain operators may wait for the GPU"};
   return {};
@@ -179,7 +181,8 @@ void resolve(Draft& draft) {
           kMaxName);
   }
   check_model(draft, r.model);
-  check_data(draft, r.data, r.model.vocab_size);
+  check_images(draft, r);
+  if (r.model.family == "lm") check_data(draft, r.data, r.model.vocab_size);
   check_train(draft, r.train);
   check_graph(draft, r);
 }

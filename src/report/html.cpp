@@ -62,6 +62,18 @@ std::vector<Series> collect_schedules(const std::vector<RunCurves>& runs) {
   return {{"all runs", longest->lr, kSlate}};
 }
 
+/// Side by side, each under its caption, pixels kept sharp.
+std::string render_pictures(const std::vector<std::pair<std::string, std::string>>& pictures) {
+  std::string out;
+  for (const auto& [caption, png] : pictures)
+    out += fmt::format(
+        "<figure style=\"display:inline-block;margin:0 1.5em 1em 0;vertical-align:top\"><img style=\"image-rendering:"
+        "pixelated;max-width:100%;min-width:20em\" alt=\"{0}\" src=\"data:image/png;base64,{1}\"><figcaption>{0}"
+        "</figcaption></figure>\n",
+        escape_markup(caption), base64(png));
+  return out.empty() ? out : "<section>\n<h2>Pictures</h2>\n" + out + "</section>\n";
+}
+
 std::string render_charts(const std::vector<RunCurves>& runs) {
   const char* const thin_and_thick = "thin: as logged, thick: moving average";
   ChartOptions loss{.id = "loss", .title = "Training loss", .note = thin_and_thick, .y_title = "loss"};
@@ -72,10 +84,12 @@ std::string render_charts(const std::vector<RunCurves>& runs) {
   ChartOptions norm{.id = "norm", .title = "Gradient norm", .note = "log scale", .y_title = "norm"};
   norm.log_y = norm.clip = true;
   norm.smoothing = kSmoothing;
-  const ChartOptions accuracy{.id = "accuracy", .title = "Next-token accuracy", .y_title = "accuracy"};
+  const ChartOptions accuracy{.id = "accuracy", .title = "Accuracy", .y_title = "accuracy"};
   const ChartOptions solved{.id = "exact", .title = "Exact match on held-out problems", .y_title = "share"};
   ChartOptions speed{.id = "speed", .title = "Throughput", .y_title = "tokens/s"};
   speed.smoothing = kSmoothing;
+  ChartOptions pictures{.id = "images", .title = "Throughput", .y_title = "images/s"};
+  pictures.smoothing = kSmoothing;
   ChartOptions rate{.id = "rate", .title = "Learning rate", .y_title = "rate"};
   rate.height = kSmallHeight;
 
@@ -86,7 +100,8 @@ std::string render_charts(const std::vector<RunCurves>& runs) {
          render_chart(collect(runs, &RunCurves::validation_loss), validation) +
          render_chart(collect(runs, &RunCurves::grad_norm), norm) + correct +
          render_chart(collect(runs, &RunCurves::exact_match), solved) +
-         render_chart(collect(runs, &RunCurves::tokens_per_s), speed) + render_chart(collect_schedules(runs), rate);
+         render_chart(collect(runs, &RunCurves::tokens_per_s), speed) +
+         render_chart(collect(runs, &RunCurves::images_per_s), pictures) + render_chart(collect_schedules(runs), rate);
 }
 
 }  // namespace
@@ -106,6 +121,7 @@ std::string render_html(const Report& report) {
         "<h2>Curves</h2>\n<p class=\"hint\">Beside each name: its last value. Point at a chart to read "
         "others.</p>\n<div class=\"charts\">\n{}</div>\n",
         charts);
+  out += render_pictures(report.pictures);
   for (const auto& [heading, text] : report.texts) {
     out += fmt::format("<section>\n<h2>{}</h2>\n<pre tabindex=\"0\">{}</pre>\n</section>\n", escape_markup(heading),
                        escape_markup(text));

@@ -1,5 +1,7 @@
 #include "report/markup.h"
 
+#include <cstdint>
+
 #include "util/utf8.h"
 
 namespace siamese {
@@ -26,6 +28,18 @@ std::string escape_markup(std::string_view text) {
     } else {
       out += text.substr(start, at - start);
     }
+  }
+  return out;
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t word = 0;
+    for (size_t k = 0; k < 3; ++k)
+      word = word << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0U);
+    for (size_t k = 0; k < 4; ++k) out += i + k <= bytes.size() ? kDigits[word >> (18 - 6 * k) & 63U] : '=';
   }
   return out;
 }

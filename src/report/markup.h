@@ -10,4 +10,7 @@ namespace siamese {
 /// and tab become U+FFFD: samples of a byte-level model contain both, and neither is allowed in a page.
 std::string escape_markup(std::string_view text);
 
+/// Bytes as a data: URL holds them.
+std::string base64(std::string_view bytes);
+
 }  // namespace siamese

@@ -30,6 +30,7 @@ constexpr std::array kFields = {
     Field{"grad_norm", &RunCurves::grad_norm},
     Field{"lr", &RunCurves::lr},
     Field{"tokens_per_s", &RunCurves::tokens_per_s},
+    Field{"images_per_s", &RunCurves::images_per_s},
     Field{"validation_loss", &RunCurves::validation_loss},
     Field{"accuracy", &RunCurves::accuracy},
     Field{"exact_match", &RunCurves::exact_match},

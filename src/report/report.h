@@ -11,14 +11,14 @@ namespace siamese {
 /// One run folder's `metrics.jsonl`, as curves over the step, steps ascending. NaN is a gap.
 struct RunCurves {
   std::string label;  // "siamese_hybrid"
-  std::vector<std::pair<double, double>> loss, grad_norm, lr, tokens_per_s;
+  std::vector<std::pair<double, double>> loss, grad_norm, lr, tokens_per_s, images_per_s;
   std::vector<std::pair<double, double>> validation_loss, accuracy, exact_match;
 };
 
-/// Reads `folder`/metrics.jsonl. Step lines: {"step","loss","lr","grad_norm","tokens","tokens_per_s"}. Evaluation
-/// lines: {"step","validation_loss", optional "accuracy", "exact_match", …}. null, "nan" and "inf" (a diverged run) are
-/// kept as NaN. Where the step goes back (a resumed run), the later lines replace the earlier ones. A cut last line (a
-/// killed run) is left out; anything else unreadable throws Error with file and line number.
+/// Reads `folder`/metrics.jsonl. Step lines: {"step","loss","lr","grad_norm","tokens","tokens_per_s"}, or images.
+/// Evaluation lines: {"step","validation_loss", optional "accuracy", "exact_match", …}. null, "nan" and "inf" (a
+/// diverged run) are kept as NaN. Where the step goes back (a resumed run), the later lines replace the earlier ones. A
+/// cut last line (a killed run) is left out; anything else unreadable throws Error with file and line number.
 RunCurves read_run(const std::string& folder, const std::string& label);
 
 /// A table of text: the first row is the header; numbers are already formatted.
@@ -29,7 +29,8 @@ struct Report {
   std::string lead;  // a sentence or two above the pictures; plain text
   Table summary;
   std::vector<RunCurves> runs;
-  std::vector<std::pair<std::string, std::string>> texts;  // heading, verbatim text (samples, recipe)
+  std::vector<std::pair<std::string, std::string>> texts;     // heading, verbatim text (samples, recipe)
+  std::vector<std::pair<std::string, std::string>> pictures;  // caption, bytes of a PNG file
 };
 
 std::string render_html(const Report& report);

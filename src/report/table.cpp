@@ -40,7 +40,7 @@ enum class Better { unknown, low, high };
 Better direction(std::string_view header) {
   const std::string name = lower(header);
   const auto mentions = [&](std::string_view word) { return name.find(word) != name.npos; };
-  for (const char* word : {"acc", "tokens/s", "tok/s", "throughput"}) {
+  for (const char* word : {"acc", "tokens/s", "images/s", "tok/s", "throughput"}) {
     if (mentions(word)) return Better::high;
   }
   for (const char* word : {"loss", "perplexity", "ppl", "bits"}) {

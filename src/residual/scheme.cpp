@@ -92,12 +92,18 @@ Streams Scheme::settle(Streams streams) const {
   return apply(std::move(streams), r, update.row_scale, streams.site);
 }
 
+at::Tensor Scheme::product(const at::Tensor& z, const Modulation& m) {
+  const at::Tensor out = (*m.into)(z);
+  if (m.turn.cos.defined()) turn_in_place(out, m.turn);
+  return out;
+}
+
 Read Scheme::modulated(const at::Tensor& z, const Modulation& m, Streams streams) const {
   at::Tensor out = z;
   if (m.scale.defined()) out = out * (1 + m.scale.unsqueeze(1));
   if (m.shift.defined()) out = out + m.shift.unsqueeze(1);
   if (m.into == nullptr) return {out, std::move(streams)};
-  if (!m.swiglu || !fused_ || !out.is_cuda() || m.into->bias.defined()) return {(*m.into)(out), std::move(streams)};
+  if (!m.swiglu || !fused_ || !out.is_cuda() || m.into->bias.defined()) return {product(out, m), std::move(streams)};
   const auto [p, h] = gemm_project_swiglu(out, m.into->weight);
   return {p, std::move(streams), h.detach()};
 }
@@ -120,11 +126,11 @@ StreamStepOutput Scheme::step(StreamStepInput in, const Streams& streams, const 
   if (in.r.defined()) whole.gate = update.gate, whole.row_scale = update.row_scale;
   whole.scale = m.scale, whole.shift = m.shift;
   const bool rebuild = m.into != nullptr && !m.keep;
-  if (rebuild) whole.weight = m.into->weight, whole.bias = m.into->bias, whole.swiglu = m.swiglu;
+  if (rebuild) whole.weight = m.into->weight, whole.bias = m.into->bias, whole.swiglu = m.swiglu, whole.turn = m.turn;
   whole.defer = in.x.defined() && in.norm_x.on && stream_step_defers(in.x);
   if (fused_ && stream_step_fusable(whole)) {
     StreamStepOutput out = stream_step(whole);
-    if (m.into != nullptr && !rebuild) out.z = (*m.into)(out.z);
+    if (m.into != nullptr && !rebuild) out.z = product(out.z, m);
     return out;
   }
   if (in.r.defined()) {

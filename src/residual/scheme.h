@@ -23,11 +23,13 @@ struct Site {
 
 /// What becomes of the value read: z·(1+scale) + shift (adaLN; both [B, d], undefined: absent), then the product with
 /// `into`, the layer that consumes it. A scheme that is given that layer may rebuild z in the backward pass instead of
-/// keeping it, unless `keep` says otherwise, and may hand over the product's SwiGLU where that comes next.
+/// keeping it, unless `keep` says otherwise, and may hand over the product's SwiGLU where that comes next. With `turn`
+/// the product comes with rotary positions, and its gradient is that before them.
 struct Modulation {
   at::Tensor shift, scale;
   const Linear* into = nullptr;
   bool keep = false, swiglu = false;
+  Turn turn = {};
 };
 
 /// A sub-layer's output r, an optional gate [B, d] (times r before anything else) and an optional factor per sample
@@ -104,6 +106,8 @@ class Scheme {
   virtual Streams apply(Streams streams, const at::Tensor& r, const at::Tensor& row_scale, const Site& site) const = 0;
   /// Writes the pending update by `apply`.
   Streams settle(Streams streams) const;
+  /// z times `into`, turned.
+  static at::Tensor product(const at::Tensor& z, const Modulation& modulation);
   /// z·(1+scale) + shift, times `into`: what a sub-layer reads beside these streams.
   Read modulated(const at::Tensor& z, const Modulation& modulation, Streams streams) const;
   static at::Tensor rows(const at::Tensor& r, const at::Tensor& row_scale);

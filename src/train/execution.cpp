@@ -29,6 +29,7 @@ struct Attending {
 /// What attention the model will take on a GPU.
 Attending attention_of(const Recipe& recipe, at::Device device) {
   const ModelConfig& m = recipe.model;
+  if (m.family != "lm") return {"LibTorch's", ""};
   AttentionCore core;
   core.heads = m.n_heads, core.kv_heads = m.n_kv_heads, core.head_dim = m.d_model / m.n_heads;
   const auto type = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;

@@ -44,6 +44,7 @@ AdamwTensor table_row(const OptimizerSlot& s, int64_t offset) {
   row.count = p.numel();
   row.offset = offset;
   row.decays = s.decays ? 1 : 0;
+  row.rate = s.rate;
   return row;
 }
 

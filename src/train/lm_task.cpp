@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "train/documents.h"
-#include "train/execution.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -19,15 +18,6 @@ void settle_vocabulary(Recipe& recipe, Source& source) {
   }
   if (vocab < needed) fail("model.vocab_size is {} but the data has ids up to {}", vocab, needed - 1);
   source.set_vocab_size(vocab);
-}
-
-std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device) {
-  ModelOptions options;
-  options.dtype = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  options.stream_dtype = recipe.model.stream_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-  options.device = device;
-  options.recompute = recompute_of(recipe, device);
-  return std::make_unique<LanguageModel>(recipe.model, options);
 }
 
 LmTask::LmTask(Recipe& recipe, at::Device device) : recipe_(recipe), device_(device) {

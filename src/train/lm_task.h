@@ -6,9 +6,9 @@
 
 #include "data/loader.h"
 #include "data/source.h"
-#include "models/language_model.h"
 #include "recipe/recipe.h"
 #include "train/batch_copier.h"
+#include "train/models.h"
 #include "train/task.h"
 
 namespace siamese {
@@ -18,14 +18,8 @@ namespace siamese {
 EvalMetrics evaluate_lm(const LanguageModel& model, const Source& source, const DataConfig& data,
                         int64_t sequence_length, int64_t batch_size, int64_t windows, int64_t problems);
 
-/// The model of a recipe whose vocabulary is settled.
-std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device);
-/// Where the recipe has none: the data is bytes, token files would have to say.
-constexpr int64_t kByteVocabulary = 256;
 /// Settles model.vocab_size from the data or checks it against the data.
 void settle_vocabulary(Recipe& recipe, Source& source);
-/// Parameters by part: embedding, attention, feed-forward, norms, the scheme's own, head.
-std::string parameter_table(const Params& params);
 
 class LmTask final : public Task {
  public:

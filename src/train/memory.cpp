@@ -7,6 +7,7 @@
 
 #include "ops/lm_head_loss.h"
 #include "train/execution.h"
+#include "train/models.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -47,6 +48,7 @@ MemoryPlan block_of(const Recipe& recipe, Recompute policy, bool gpu) {
 
 double head_bytes(const Recipe& recipe, bool gpu) {
   const ModelConfig& m = recipe.model;
+  if (m.family != "lm") return 0;  // a row a picture, or as wide as a patch
   const int64_t rows = recipe.train.micro_batch_size * recipe.train.sequence_length;
   const double n = static_cast<double>(rows), vocab = static_cast<double>(m.vocab_size),
                d = static_cast<double>(m.d_model);
@@ -74,7 +76,7 @@ MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute polic
   const TrainConfig& t = recipe.train;
   const bool gpu = !device.is_cpu(), low = t.precision == "bfloat16";
   const double n = static_cast<double>(parameters), blocks = static_cast<double>(recipe.model.n_layers),
-               tokens = static_cast<double>(t.micro_batch_size * t.sequence_length);
+               tokens = static_cast<double>(t.micro_batch_size * tokens_per_sample(recipe));
   MemoryPlan p;
   p.parameters = n * (low ? 2 : 4);
   // A GPU takes one micro-batch's gradients in the parameters' type and adds up several in fp32.

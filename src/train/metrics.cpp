@@ -42,9 +42,9 @@ void MetricsFile::line(const std::string& text) {
 }
 
 void MetricsFile::write(const StepMetrics& m) {
-  line(fmt::format(
-      "{{\"step\": {}, \"loss\": {}, \"lr\": {}, \"grad_norm\": {}, \"tokens\": {}, \"tokens_per_s\": {}}}\n", m.step,
-      number(m.loss, 9), number(m.lr, 6), number(m.grad_norm, 6), m.tokens, number(m.tokens_per_s, 5)));
+  line(fmt::format("{{\"step\": {}, \"loss\": {}, \"lr\": {}, \"grad_norm\": {}, \"{}s\": {}, \"{}s_per_s\": {}}}\n",
+                   m.step, number(m.loss, 9), number(m.lr, 6), number(m.grad_norm, 6), m.unit, m.tokens, m.unit,
+                   number(m.tokens_per_s, 5)));
 }
 
 void MetricsFile::write(int64_t step, const EvalMetrics& m) {

@@ -15,6 +15,7 @@ struct StepMetrics {
   double loss = 0, lr = 0, grad_norm = 0;
   int64_t tokens = 0;
   double tokens_per_s = 0;
+  std::string unit = "token";  // what `tokens` counts: also the names in the file, tokens and tokens_per_s
 };
 
 /// Values of an evaluation by name, "validation_loss" first.

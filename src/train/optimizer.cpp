@@ -2,19 +2,43 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "train/gpu_adamw.h"
 
 namespace siamese {
+namespace {
+
+constexpr std::string_view kBlocks = "transformer.blocks.";
+
+/// Of a parameter in a block, else -1.
+int64_t block_of(const std::string& name) {
+  return name.starts_with(kBlocks) ? std::stoll(name.substr(kBlocks.size())) : -1;
+}
+
+}  // namespace
+
+double Optimizer::layer_rate(const std::string& name, int64_t blocks, double decay) {
+  if (decay == 1.0) return 1.0;
+  const bool embedding = name.starts_with("patch_embed") || name.ends_with("_token") || name == "pos_embed";
+  const int64_t layer = embedding ? 0 : block_of(name) >= 0 ? block_of(name) + 1 : blocks + 1;
+  return std::pow(decay, static_cast<double>(blocks + 1 - layer));
+}
 
 Optimizer::Optimizer(const Params& params, const TrainConfig& train) : train_(train) {
   const at::NoGradGuard no_grad;
+  int64_t blocks = 0;
+  for (const Parameter& p : params.all()) blocks = std::max(blocks, block_of(p.name) + 1);
   for (const Parameter& p : params.all()) {
     OptimizerSlot s;
     s.parameter = p;
     s.decays = decays(p);
+    s.rate = layer_rate(p.name, blocks, train.layer_decay);
     const bool low = p.value.scalar_type() == at::kBFloat16;
     s.master = low ? p.value.detach().to(at::kFloat) : p.value;
     s.m = at::zeros_like(s.master.detach());
@@ -100,15 +124,16 @@ void Optimizer::update(double lr, int64_t number) {
   TORCH_CHECK(!gpu_, "[optimizer] clip and update are for the CPU: use step");
   const at::NoGradGuard no_grad;
   const at::Tensor count = at::scalar_tensor(static_cast<double>(number), at::kFloat);
-  for (const bool decayed : {true, false}) {
+  std::set<std::pair<bool, double>> groups;
+  for (const OptimizerSlot& s : slots_) groups.emplace(s.decays, s.rate);
+  for (const auto& [decayed, rate] : groups) {
     std::vector<at::Tensor> p, g, m, v, steps;
     for (OptimizerSlot& s : slots_) {
-      if (s.decays != decayed) continue;
+      if (s.decays != decayed || s.rate != rate) continue;
       if (!s.gradient.defined()) s.gradient = at::zeros_like(s.m);
       p.push_back(s.master), g.push_back(s.gradient), m.push_back(s.m), v.push_back(s.v), steps.push_back(count);
     }
-    if (p.empty()) continue;
-    at::_fused_adamw_(p, g, m, v, {}, steps, lr, train_.beta1, train_.beta2, decayed ? train_.weight_decay : 0.0,
+    at::_fused_adamw_(p, g, m, v, {}, steps, rate * lr, train_.beta1, train_.beta2, decayed ? train_.weight_decay : 0.0,
                       train_.eps,
                       /*amsgrad=*/false, /*maximize=*/false);
   }

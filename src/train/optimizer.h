@@ -16,6 +16,7 @@ class GpuAdamW;
 struct OptimizerSlot {
   Parameter parameter;
   bool decays = false;
+  double rate = 1;    // factor on the learning rate
   at::Tensor master;  // the parameter itself in fp32 training
   at::Tensor gradient, m, v, average;
 };
@@ -49,6 +50,8 @@ class Optimizer {
   void forget();
 
   bool decays(const Parameter& p) const;
+  /// train.layer_decay to the power of the blocks between a parameter and the end.
+  static double layer_rate(const std::string& name, int64_t blocks, double decay);
   /// Name of the first parameter whose collected gradient is not finite, or "".
   std::string first_bad_gradient() const;
 

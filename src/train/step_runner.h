@@ -1,33 +1,44 @@
-// One training step of a language model on a fixed batch of random ids, as the benchmark times it: forward, backward,
-// clip and update, eagerly or as a CUDA graph.
+// One training step of a model on a fixed batch of random inputs, as the benchmark times it: forward, backward, clip
+// and update, eagerly or as a CUDA graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 
-#include "models/language_model.h"
+#include "nn/params.h"
 #include "ops/gpu_tools.h"
+#include "recipe/recipe.h"
 #include "train/optimizer.h"
 
 namespace siamese {
 
 class StepRunner {
  public:
-  /// Random ids on the device; `graph` is ignored where there is no GPU.
+  /// Random inputs on the device; `graph` is ignored where there is no GPU. A language model's loss is the next
+  /// token's, a classifier's the label's, a diffusion model's the mean square of its prediction.
   StepRunner(const Recipe& recipe, at::Device device, bool graph);
   ~StepRunner();
 
   /// Step `number` (from 1); does not wait for a GPU. What it found: train/optimizer.h.
   at::Tensor step(int64_t number);
-  LanguageModel& model() { return *model_; }
+  const Params& params() const { return *params_; }
 
  private:
+  /// What is differentiated, and the loss to report.
+  using Loss = std::function<std::pair<at::Tensor, at::Tensor>()>;
+  Loss language(at::Device device);
+  Loss classifier(at::Device device);
+  Loss diffusion(at::Device device);
+
   Recipe recipe_;
-  std::unique_ptr<LanguageModel> model_;
+  std::shared_ptr<void> model_;  // of any family: `loss_` knows which
+  Params* params_ = nullptr;
+  Loss loss_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<StepGraph> graph_;
-  at::Tensor ids_, found_;
+  at::Tensor found_;
 };
 
 }  // namespace siamese

@@ -16,7 +16,9 @@ class Task {
   virtual const Params& params() const = 0;
   /// Start-up print: the model by part, the data.
   virtual std::string describe() const = 0;
+  /// Tokens, or what `unit` says instead.
   virtual int64_t tokens_per_step() const = 0;
+  virtual std::string unit() const { return "token"; }
 
   /// Begins to prepare data from `step` (0-based) on.
   virtual void start(int64_t step) = 0;
@@ -31,6 +33,10 @@ class Task {
   /// Seconds spent waiting for data since `start`.
   virtual double waited() const = 0;
   virtual EvalMetrics evaluate() const = 0;
+  /// Pictures of what the model can do by now, into the run folder; by tasks that have some.
+  virtual void illustrate(const std::string& /*folder*/, int64_t /*step*/) const {}
+  /// A line about the data for the end of a run, or "".
+  virtual std::string data_notes() const { return ""; }
   /// The first intermediate of the forward pass of the last `accumulate` that is not finite, or "".
   virtual std::string first_bad_value() const = 0;
 };

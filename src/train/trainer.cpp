@@ -11,14 +11,16 @@
 
 #include "train/checkpoint.h"
 #include "train/execution.h"
-#include "train/lm_task.h"
+#include "train/image_task.h"
 #include "train/memory.h"
 #include "train/metrics.h"
+#include "train/models.h"
 #include "train/optimizer.h"
 #include "train/readback.h"
 #include "train/run_products.h"
 #include "train/schedule.h"
 #include "train/signals.h"
+#include "train/swapped_weights.h"
 #include "train/train_step.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -36,7 +38,7 @@ class Trainer {
         recipe_(request.recipe),
         folder_(request.out, request.mode),
         execution_(prepare_execution(recipe_, request.device)),
-        task_(recipe_, request.device),
+        task_(make_task(recipe_, request.device)),
         readback_(request.device) {
     begin();
   }
@@ -50,6 +52,7 @@ class Trainer {
   void arrived(const StepResult& r);
   void drain();
   void evaluate(int64_t done);
+  void illustrate(int64_t done);
   void save(int64_t done, bool with_evaluation);
   [[noreturn]] void stop_on_bad_value(const StepResult& r);
 
@@ -57,14 +60,14 @@ class Trainer {
   Recipe recipe_;
   RunFolder folder_;
   const Execution execution_;
-  LmTask task_;
+  const std::unique_ptr<Task> task_;
   std::optional<Optimizer> optimizer_;
   std::optional<TrainStep> step_;
   Readback readback_;
   std::optional<MetricsFile> metrics_;
   std::optional<Progress> progress_;
   int64_t first_ = 0;  // steps done before this process
-  int64_t evaluated_at_ = -1, saved_at_ = -1;
+  int64_t evaluated_at_ = -1, illustrated_at_ = -1, saved_at_ = -1;
   double validation_loss_ = 0, begun_ = 0;
   std::vector<double> speeds_;
   TrainResult result_;
@@ -79,19 +82,19 @@ void Trainer::begin() {
   } else if (resume && !list_checkpoints(folder_.path()).empty()) {
     from = find_checkpoint(folder_.path());
   }
-  task_.params().initialise(recipe_.train.seed);
-  optimizer_.emplace(task_.params(), recipe_.train);
-  step_.emplace(task_, *optimizer_, execution_.graph);
+  task_->params().initialise(recipe_.train.seed);
+  optimizer_.emplace(task_->params(), recipe_.train);
+  step_.emplace(*task_, *optimizer_, execution_.graph);
   if (from) {
     require_same_run(recipe_, from->state().recipe, from->folder());
-    load_tensors(from->open("model.safetensors"), named(task_.params()));
+    load_tensors(from->open("model.safetensors"), named(task_->params()));
     load_tensors(from->open("optimizer.safetensors"), optimizer_->state());
     if (const NamedTensors average = optimizer_->average(); !average.empty())
       load_tensors(from->open("ema.safetensors"), average);
     first_ = saved_at_ = from->state().step;
     set_aside_after(folder_.path(), first_);
   } else if (!request_.init_from.empty()) {
-    load_tensors(find_checkpoint(request_.init_from).open("model.safetensors"), named(task_.params()));
+    load_tensors(find_checkpoint(request_.init_from).open("model.safetensors"), named(task_->params()));
     optimizer_->adopt_weights();
   }
   // Only now: a mistake in the new run, found above, must not cost the old one (which may be --init-from itself).
@@ -106,7 +109,7 @@ void Trainer::begin() {
 }
 
 void Trainer::print_start() const {
-  fmt::print("{}{}", task_.describe(), memory_lines(recipe_, task_.params().count(), request_.device));
+  fmt::print("{}{}", task_->describe(), memory_lines(recipe_, task_->params().count(), request_.device));
   fmt::print("device  {}, {} threads, {}; run folder {}\n", request_.device.str(), at::get_num_threads(),
              execution_.describe(), folder_.path());
 }
@@ -128,15 +131,16 @@ void Trainer::arrived(const StepResult& r) {
   StepMetrics m;
   m.step = r.step + 1;
   m.loss = r.loss, m.lr = r.lr, m.grad_norm = r.grad_norm;
-  m.tokens = m.step * task_.tokens_per_step();
-  m.tokens_per_s = static_cast<double>(task_.tokens_per_step()) / r.seconds;
+  m.tokens = m.step * task_->tokens_per_step();
+  m.tokens_per_s = static_cast<double>(task_->tokens_per_step()) / r.seconds;
+  m.unit = task_->unit();
   metrics_->write(m);
   speeds_.push_back(m.tokens_per_s);
   result_.loss = m.loss;
   result_.largest_grad_norm = std::max(result_.largest_grad_norm, m.grad_norm);
-  progress_->update(
-      m.step, fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  data {:.1f}%", m.loss, m.lr, m.grad_norm,
-                          human_count(m.tokens_per_s), 100 * task_.waited() / std::max(1e-9, seconds_now() - begun_)));
+  progress_->update(m.step, fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} {}s/s  data {:.1f}%", m.loss, m.lr,
+                                        m.grad_norm, human_count(m.tokens_per_s), task_->unit(),
+                                        100 * task_->waited() / std::max(1e-9, seconds_now() - begun_)));
 }
 
 void Trainer::stop_on_bad_value(const StepResult& r) {
@@ -144,14 +148,14 @@ void Trainer::stop_on_bad_value(const StepResult& r) {
   if (!request_.device.is_cpu()) {
     step_->drop_graph();
     optimizer_->forget();
-    task_.start(r.step);
-    task_.load();
-    task_.accumulate([&] { optimizer_->collect(); });
+    task_->start(r.step);
+    task_->load();
+    task_->accumulate([&] { optimizer_->collect(); });
   }
   std::string culprit;
-  for (const Parameter& p : task_.params().all())
+  for (const Parameter& p : task_->params().all())
     if (culprit.empty() && !at::isfinite(p.value).all().item<bool>()) culprit = "parameter " + p.name;
-  if (culprit.empty()) culprit = task_.first_bad_value();
+  if (culprit.empty()) culprit = task_->first_bad_value();
   if (culprit.empty()) {
     culprit = optimizer_->first_bad_gradient();
     if (!culprit.empty()) culprit = "gradient of " + culprit;
@@ -170,7 +174,11 @@ void Trainer::stop_on_bad_value(const StepResult& r) {
 void Trainer::evaluate(int64_t done) {
   if (evaluated_at_ == done) return;
   drain();
-  const EvalMetrics m = task_.evaluate();
+  EvalMetrics m = task_->evaluate();
+  if (const NamedTensors average = optimizer_->average(); !average.empty() && recipe_.model.family != "lm") {
+    const SwappedWeights swapped(task_->params(), average);
+    for (const auto& [name, value] : task_->evaluate()) m.emplace_back("ema_" + name, value);
+  }
   metrics_->write(done, m);
   evaluated_at_ = done;
   validation_loss_ = m.front().second;
@@ -184,9 +192,9 @@ void Trainer::save(int64_t done, bool with_evaluation) {
   drain();
   if (with_evaluation) evaluate(done);
   keep_products(folder_);  // before the checkpoint: none is without them
-  CheckpointState state{done, done * task_.tokens_per_step(), {}, to_yaml(recipe_)};
+  CheckpointState state{done, done * task_->tokens_per_step(), {}, to_yaml(recipe_)};
   if (evaluated_at_ == done && std::isfinite(validation_loss_)) state.validation_loss = validation_loss_;
-  save_checkpoint(folder_.path(), state, {named(task_.params()), optimizer_->state(), optimizer_->average()},
+  save_checkpoint(folder_.path(), state, {named(task_->params()), optimizer_->state(), optimizer_->average()},
                   recipe_.checkpoint);
   saved_at_ = done;
 }
@@ -197,21 +205,25 @@ TrainResult Trainer::run() {
   options.terminal = stderr_is_terminal();
   options.every_seconds = 10;
   progress_.emplace("train", recipe_.train.steps, options);
-  task_.start(first_);
+  task_->start(first_);
   begun_ = seconds_now();
   const auto due = [](int64_t every, int64_t done) { return every > 0 && done % every == 0; };
   int64_t done = first_;
   while (done < recipe_.train.steps && StopSignals::received() == 0) {
     step(done++);
     if (due(recipe_.eval.every, done)) evaluate(done);
+    if (due(recipe_.diffusion.sample_every, done)) illustrate(done);
     if (due(recipe_.checkpoint.every, done) && done < recipe_.train.steps) save(done, true);
   }
   result_.signal = done < recipe_.train.steps ? StopSignals::received() : 0;
   if (done > first_ || saved_at_ < 0) save(done, result_.signal == 0);
+  if (result_.signal == 0) illustrate(done);
   progress_->finish();
   result_.step = done;
   result_.seconds = seconds_now() - begun_;
-  result_.data_wait = task_.waited() / std::max(1e-9, result_.seconds);
+  result_.unit = task_->unit();
+  result_.data_notes = task_->data_notes();
+  result_.data_wait = task_->waited() / std::max(1e-9, result_.seconds);
   if (!speeds_.empty()) {
     std::nth_element(speeds_.begin(), speeds_.begin() + static_cast<std::ptrdiff_t>(speeds_.size() / 2), speeds_.end());
     result_.tokens_per_s = speeds_[speeds_.size() / 2];
@@ -222,11 +234,20 @@ TrainResult Trainer::run() {
   return result_;
 }
 
+/// Pictures by the averaged weights where there are some.
+void Trainer::illustrate(int64_t done) {
+  if (illustrated_at_ == done) return;
+  drain();
+  const SwappedWeights swapped(task_->params(), optimizer_->average());
+  task_->illustrate(folder_.path(), done);
+  illustrated_at_ = done;
+}
+
 /// The run is gone by now and its memory with it; the sizes are in the recipe.
 OutOfMemory out_of_memory(const TrainRequest& request, const std::string& what) {
   Recipe recipe = request.recipe;
   if (recipe.model.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
-  const int64_t parameters = make_lm(recipe, at::kMeta)->params().count();
+  const int64_t parameters = count_parameters(recipe);
   return {what.substr(0, what.find('\n')), memory_advice(recipe, parameters, request.device)};
 }
 

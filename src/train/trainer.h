@@ -25,8 +25,10 @@ struct TrainResult {
   int64_t step = 0;
   int signal = 0;  // what stopped it, or 0
   double loss = 0, largest_grad_norm = 0;
-  double tokens_per_s = 0;  // median of the steps
-  double data_wait = 0;     // share of the time spent waiting for data
+  double tokens_per_s = 0;  // median of the steps; of `unit`s
+  std::string unit = "token";
+  std::string data_notes;  // where a loader's time went
+  double data_wait = 0;    // share of the time spent waiting for data
   double seconds = 0;
 };
 

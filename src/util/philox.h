@@ -27,6 +27,9 @@ enum RandomSite : uint32_t {
   kAttentionDropout = 8,  // + block
   kDropPath = 9,          // + sub-layer
   kLabelDropout = 10,
+  kImageOrder = 11,    // step: the epoch
+  kImageAugment = 12,  // step: the sample's place in the run
+  kImageMix = 13,      // mixup and cutmix of a batch
   kTestSite = 255,
 };
 

@@ -105,7 +105,7 @@ const std::vector<BadInput> kGolden = {
     golden("WrongShape", "wrong_shape", {"param.transformer.blocks.0.ff_proj.weight", "[96, 32]", "[64, 32]"}),
     golden("NoHeads", "no_heads", {"n_heads"}),
     golden("Endless", "endless", {"n_layers"}),
-    golden("IdBeyond", "id_beyond", {"input.ids", "vocabulary of 64"}),
+    golden("IdBeyond", "id_beyond", {"input.ids", "0 to 63"}),
     golden("FlatIds", "flat_ids", {"input.ids"}),
     golden("NoOutput", "no_output", {"output.logits"}),
 };

@@ -102,7 +102,7 @@ TEST(Recipe, ValuesOutOfRangeAreRefused) {
       {"data: {eos_id: -2}", "x.yaml:1: data.eos_id must be between -1 and 4294967295, not '-2'"},
       {"train: {schedule: cosin}",
        "x.yaml:1: train.schedule must be one of cosine, linear, constant, wsd, not 'cosin'; did you mean 'cosine'?"},
-      {"model: {family: deit}", "x.yaml:1: model.family must be lm, not 'deit'"},
+      {"model: {family: vit}", "x.yaml:1: model.family must be one of lm, deit, dit, not 'vit'; did you mean 'dit'?"},
   };
   for (const auto& [yaml, message] : cases) EXPECT_EQ(error_of(yaml), message);
   const std::string scheme = error_of("model:\n  scheme: siamese_hybird\n");

@@ -192,13 +192,13 @@ __global__ void __launch_bounds__(kControlThreads)
 struct Rates {
   float scale, decay, rate1, beta2, rate2, step_size, over_root, eps, average;
 
-  __device__ Rates(const AdamwControl& c, bool decays)
+  __device__ Rates(const AdamwControl& c, const AdamwTensor& t)
       : scale(static_cast<float>(c.scale)),
-        decay(decays ? static_cast<float>(c.lr * c.weight_decay) : 0.f),
+        decay(t.decays != 0 ? static_cast<float>(t.rate * c.lr * c.weight_decay) : 0.f),
         rate1(static_cast<float>(1.0 - c.beta1)),
         beta2(static_cast<float>(c.beta2)),
         rate2(static_cast<float>(1.0 - c.beta2)),
-        step_size(static_cast<float>(c.step_size)),
+        step_size(static_cast<float>(t.rate * c.step_size)),
         over_root(static_cast<float>(c.over_root)),
         eps(static_cast<float>(c.eps)),
         average(static_cast<float>(c.average_rate)) {}
@@ -230,7 +230,7 @@ __device__ __forceinline__ void update4(const AdamwTensor& t, const G* g, int i,
 __global__ void __launch_bounds__(kThreads, 4) update_kernel(AdamwTables tables, const AdamwControl* control) {
   if (control->bad_step != 0) return;
   const Part part(tables);
-  const Rates rates(*control, part.t.decays != 0);
+  const Rates rates(*control, part.t);
   with_gradient(part, [&](auto* g) {
     for_groups<1>(part.count, aligned16(part.addresses()),
                   [&](int i, int left, auto whole) { update4<whole.value>(part.t, g, i, left, rates); });

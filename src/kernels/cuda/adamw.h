@@ -3,7 +3,7 @@
 //
 //   norm  = sqrt(sum g²)                       in a fixed order: the same bits on every run
 //   scale = clip / (norm + 1e-6) where norm > clip > 0, else 1
-//   p -= lr·decay·p
+//   p -= lr·decay·p                           lr: times the tensor's own factor
 //   m += (1 - beta1)·(scale·g - m)
 //   v  = beta2·v + (1 - beta2)·(scale·g)²
 //   p -= lr / (1 - beta1^t) · m / (sqrt(v) / sqrt(1 - beta2^t) + eps)

@@ -8,12 +8,17 @@
 
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/hopper_product192.cuh"
 
 namespace siamese::kernels {
 
 constexpr int kGroup = 128, kPingpongThreads = 3 * kGroup;  // a warpgroup; the one that feeds and two that compute
 constexpr int kTileM = 128, kDepth = 64;                    // rows of a tile; columns of k at a time
 constexpr uint32_t kBytesA = kTileM * kDepth * 2;
+
+// The two values that hopper::pack put together.
+__device__ __forceinline__ float low(uint32_t both) { return __uint_as_float(both << 16); }
+__device__ __forceinline__ float high(uint32_t both) { return __uint_as_float(both & 0xffff0000U); }
 
 struct PingpongShape {
   int pairs_m, tiles_n;  // a cluster takes two tiles, one below the other

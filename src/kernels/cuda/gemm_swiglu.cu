@@ -1,47 +1,9 @@
 #include "kernels/cuda/gemm_swiglu.h"
 
-#include <atomic>
-
-#include "kernels/cuda/cluster_launch.h"
+#include "kernels/cuda/gemm_pingpong_launch.cuh"
 #include "kernels/cuda/swiglu_epilogue.cuh"
-#include "kernels/cuda/tensor_map.h"
 
 namespace siamese::kernels {
-namespace {
-
-template <class Epilogue>
-cudaError_t launch(const PingpongShape& shape, const CUtensorMap& a, const CUtensorMap& b,
-                   const typename Epilogue::Maps& maps, cudaStream_t stream) {
-  static std::atomic<int> known[64] = {};  // clusters at once, by device
-  constexpr int bytes = static_cast<int>(PingpongMemory<Epilogue>::kBytes);
-  auto kernel = pingpong_kernel<Epilogue>;
-  int device = 0;
-  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
-  int clusters = known[device % 64];
-  if (clusters == 0) {
-    ClusterLaunch pairs(2, kPingpongThreads, bytes, stream);
-    if (const cudaError_t e = pairs.resident(kernel, &clusters); e != cudaSuccess) return e;
-    if (clusters < 1) return cudaErrorInvalidConfiguration;
-    known[device % 64] = clusters;
-  }
-  // The kernel itself says that its blocks go in pairs.
-  kernel<<<2 * min(clusters, shape.pairs_m * shape.tiles_n), kPingpongThreads, bytes, stream>>>(shape, a, b, maps);
-  return cudaGetLastError();
-}
-
-int up(int64_t n, int64_t by) { return static_cast<int>((n + by - 1) / by); }
-
-/// The matrix [m, f] from column `first` of a matrix of rows of `stride` values, in boxes.
-struct Boxes {
-  int rows, columns;
-  Swizzle swizzle;
-
-  bool operator()(CUtensorMap* map, const void* p, int64_t first, int64_t m, int64_t f, int64_t stride) const {
-    return make_map(map, static_cast<const char*>(p) + 2 * first, m, f, stride, rows, columns, swizzle);
-  }
-};
-
-}  // namespace
 
 bool gemm_swiglu_serves(int64_t m, int64_t f, int64_t k) {
   constexpr int64_t most = int64_t{1} << 30;
@@ -59,7 +21,8 @@ cudaError_t gemm_swiglu_forward(const void* x, const void* w, void* p, void* h, 
   if (!of_a(&a, x, 0, m, k, k) || !of_b(&b, w, 0, 2 * f, k, k) || !out(&maps.value, p, 0, m, f, 2 * f) ||
       !out(&maps.gate, p, f, m, f, 2 * f) || !out(&maps.h, h, 0, m, f, f))
     return cudaErrorInvalidValue;
-  return launch<E>({up(m, 2 * kTileM), up(f, E::kHalf), up(k, kDepth), static_cast<int>(f)}, a, b, maps, stream);
+  return pingpong_launch<E>({up(m, 2 * kTileM), up(f, E::kHalf), up(k, kDepth), static_cast<int>(f)}, a, b, maps,
+                            stream);
 }
 
 cudaError_t gemm_swiglu_backward(const void* g, const void* v, const void* p, void* g_p, void* h, int64_t m, int64_t f,
@@ -73,7 +36,7 @@ cudaError_t gemm_swiglu_backward(const void* g, const void* v, const void* p, vo
       !out(&maps.gate, p, f, m, f, 2 * f) || !out(&maps.g_value, g_p, 0, m, f, 2 * f) ||
       !out(&maps.g_gate, g_p, f, m, f, 2 * f) || !out(&maps.h, h, 0, m, f, f))
     return cudaErrorInvalidValue;
-  return launch<E>({up(m, 2 * kTileM), up(f, E::kTileN), up(k, kDepth), 0}, a, b, maps, stream);
+  return pingpong_launch<E>({up(m, 2 * kTileM), up(f, E::kTileN), up(k, kDepth), 0}, a, b, maps, stream);
 }
 
 }  // namespace siamese::kernels

@@ -7,9 +7,6 @@
 
 namespace siamese::kernels {
 
-__device__ __forceinline__ float low(uint32_t both) { return __uint_as_float(both << 16); }
-__device__ __forceinline__ float high(uint32_t both) { return __uint_as_float(both & 0xffff0000U); }
-
 /// P and h from the accumulators: the first half of a tile's columns are values, the second half their gates. A
 /// warpgroup stages 64 rows at a time. 176 bytes, an odd number of times 16, lie between rows of half a tile, so that
 /// the eight rows of a matrix lie in different banks.

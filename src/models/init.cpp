@@ -1,4 +1,4 @@
-#include "models/lm_init.h"
+#include "models/init.h"
 
 #include <cmath>
 
@@ -12,22 +12,28 @@ double head_deviation(const ModelConfig& c) {
   return c.init.kind == "normal" ? c.init.std : 1.0 / std::sqrt(static_cast<double>(c.d_model));
 }
 
-InitSpec Initialiser::of(Role role, int64_t fan_in) const {
+InitSpec xavier(int64_t in, int64_t out) { return {InitSpec::uniform, std::sqrt(6.0 / static_cast<double>(in + out))}; }
+
+InitSpec Initialiser::of(Role role, int64_t in, int64_t out) const {
   const bool output = role == Role::output || role == Role::ff_out;
   const int blocks = static_cast<int>(config_.n_layers);
-  double deviation = config_.init.std, depth = 1.0;
+  InitSpec spec{InitSpec::normal, config_.init.std, config_.init.cutoff};
+  double depth = 1.0;
   if (config_.init.kind == "mitchell") {
-    deviation = 1.0 / std::sqrt(static_cast<double>(fan_in));
+    spec.value = 1.0 / std::sqrt(static_cast<double>(in));
     if (output) depth = 1.0 / std::sqrt(2.0 * (block_ + 1));
   } else if (config_.init.kind == "full_megatron" && output) {
     depth = 1.0 / std::sqrt(2.0 * blocks);
+  } else if (config_.init.kind == "xavier") {
+    spec = xavier(in, out);
   }
-  return {InitSpec::normal, deviation * scheme_.init_scale(role, block_, blocks).value_or(depth), config_.init.cutoff};
+  spec.value *= scheme_.init_scale(role, block_, blocks).value_or(depth);
+  return spec;
 }
 
-InitSpec Initialiser::qkv(int64_t value_row) const {
-  InitSpec spec = of(Role::query_key, config_.d_model);
-  const InitSpec value = of(Role::value, config_.d_model);
+InitSpec Initialiser::qkv(int64_t value_row, int64_t out) const {
+  InitSpec spec = of(Role::query_key, config_.d_model, out);
+  const InitSpec value = of(Role::value, config_.d_model, out);
   spec.split = value_row;
   spec.split_scale = value.value / spec.value;
   return spec;

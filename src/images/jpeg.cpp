@@ -1,0 +1,231 @@
+// JPEG by libjpeg-turbo. The library reports errors by a callback that must not return: it jumps back into `guarded`,
+// which throws. Between the two only C code and lambdas without destructors are on the stack.
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+
+// In this order: each needs the one above and does not include it.
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "images/formats.h"
+#include "util/error.h"
+#include "util/text.h"
+
+namespace siamese {
+namespace {
+
+/// A small file can ask for any number of passes over a large picture; real ones have about ten.
+constexpr int kMostScans = 500;
+
+struct Errors : jpeg_error_mgr {
+  std::jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void stop(j_common_ptr info) {
+  auto& errors = *static_cast<Errors*>(info->err);
+  errors.format_message(info, errors.message);
+  std::longjmp(errors.jump, 1);
+}
+
+/// libjpeg goes on after a warning and fills what it lacks with grey. These alone leave the picture whole: surplus
+/// bytes before a marker (cameras pad with them), odd versions and colour profiles.
+bool harmless(int code) {
+  return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM || code == JWRN_BOGUS_ICC;
+}
+
+void on_message(j_common_ptr info, int level) {
+  if (level < 0 && !harmless(info->err->msg_code)) stop(info);
+}
+
+void on_progress(j_common_ptr info) {
+  if (!info->is_decompressor) return;
+  const int scans = reinterpret_cast<j_decompress_ptr>(info)->input_scan_number;
+  if (scans <= kMostScans) return;
+  auto& errors = *static_cast<Errors*>(info->err);
+  std::snprintf(errors.message, sizeof errors.message, "more than %d scans", kMostScans);
+  std::longjmp(errors.jump, 1);
+}
+
+void listen(Errors& errors) {
+  jpeg_std_error(&errors);
+  errors.error_exit = stop;
+  errors.emit_message = on_message;
+  errors.output_message = [](j_common_ptr) {};
+}
+
+/// Runs calls into libjpeg; false: errors.message says what went wrong. Compilers do not inline what calls setjmp, so
+/// the caller's variables are as they were at the call.
+template <class Calls>
+bool guarded(Errors& errors, Calls calls) {
+  static_assert(std::is_trivially_destructible_v<Calls>);
+  if (setjmp(errors.jump) != 0) return false;
+  calls();
+  return true;
+}
+
+struct Decoder {
+  const std::string& name;
+  Errors errors{};
+  jpeg_progress_mgr progress{};
+  jpeg_decompress_struct info{};
+
+  explicit Decoder(const std::string& n) : name(n) {
+    listen(errors);
+    info.err = &errors;
+    progress.progress_monitor = on_progress;
+  }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  ~Decoder() { jpeg_destroy_decompress(&info); }
+
+  template <class Calls>
+  void run(Calls calls) {
+    if (!guarded(errors, calls)) fail("{}: is not a usable JPEG: {}", name, printable(errors.message, 200));
+  }
+};
+
+/// 1, 2, 4 or 8: how much smaller the picture may be decoded.
+unsigned denominator(const jpeg_decompress_struct& info, int least_side) {
+  if (least_side <= 0) return 1;
+  const unsigned side = std::min(info.image_width, info.image_height), least = static_cast<unsigned>(least_side);
+  for (const unsigned d : {8u, 4u, 2u}) {
+    if ((side + d - 1) / d >= least) return d;  // libjpeg rounds up
+  }
+  return 1;
+}
+
+/// A block of 8 x 8 takes at least a bit, except in arithmetic coding: what cannot be whole is refused before memory is
+/// taken for it.
+void check_length(const Decoder& jpeg, size_t bytes) {
+  const uint64_t blocks = (uint64_t{jpeg.info.image_width} + 7) / 8 * ((uint64_t{jpeg.info.image_height} + 7) / 8);
+  if (jpeg.info.arith_code || blocks <= uint64_t{8} * bytes) return;
+  fail("{}: is not a usable JPEG: {} x {} pixels cannot be in {} bytes", jpeg.name, jpeg.info.image_width,
+       jpeg.info.image_height, bytes);
+}
+
+/// Ink to light. Adobe's programs, which make nearly all CMYK files, store 255 - ink.
+void light_of_inks(const uint8_t* inks, int width, bool inverted, uint8_t* out) {
+  const int flip = inverted ? 0 : 255;
+  for (int x = 0; x < width; ++x) {
+    const int black = inks[4 * x + 3] ^ flip;
+    for (int c = 0; c < 3; ++c) out[3 * x + c] = static_cast<uint8_t>(((inks[4 * x + c] ^ flip) * black + 127) / 255);
+  }
+}
+
+/// Where libjpeg puts what it has compressed.
+struct Destination : jpeg_destination_mgr {
+  std::array<JOCTET, 16384> buffer;
+  std::string content;
+
+  /// Without exceptions: the caller is C.
+  bool keep(size_t count) noexcept {
+    try {
+      content.append(reinterpret_cast<const char*>(buffer.data()), count);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    next_output_byte = buffer.data();
+    free_in_buffer = buffer.size();
+    return true;
+  }
+};
+
+void keep_or_stop(j_compress_ptr info, size_t unused) {
+  auto& out = *static_cast<Destination*>(info->dest);
+  if (!out.keep(out.buffer.size() - unused)) ERREXIT1(info, JERR_OUT_OF_MEMORY, 0);
+}
+
+void write_into(Destination& out) {
+  out.init_destination = [](j_compress_ptr info) { static_cast<Destination*>(info->dest)->keep(0); };
+  out.empty_output_buffer = [](j_compress_ptr info) -> boolean {
+    keep_or_stop(info, 0);  // free_in_buffer means nothing here
+    return TRUE;
+  };
+  out.term_destination = [](j_compress_ptr info) { keep_or_stop(info, info->dest->free_in_buffer); };
+}
+
+struct Encoder {
+  Errors errors{};
+  Destination out{};
+  jpeg_compress_struct info{};
+
+  Encoder() {
+    listen(errors);
+    write_into(out);
+    info.err = &errors;
+  }
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+  ~Encoder() { jpeg_destroy_compress(&info); }
+};
+
+}  // namespace
+
+Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  Decoder jpeg(name);
+  jpeg_decompress_struct& info = jpeg.info;
+  jpeg.run([&] {
+    jpeg_create_decompress(&info);
+    info.progress = &jpeg.progress;
+    jpeg_mem_src(&info, bytes.data(), static_cast<unsigned long>(bytes.size()));
+    jpeg_read_header(&info, TRUE);
+  });
+  check_size(info.image_width, info.image_height, name, options);
+  check_length(jpeg, bytes.size());
+  const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  if (info.jpeg_color_space == JCS_UNKNOWN) {
+    fail("{}: is a JPEG of {} channels; 1, 3 and 4 are understood", name, info.num_components);
+  }
+  info.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+  info.scale_num = 1;
+  info.scale_denom = denominator(info, options.least_side);
+  jpeg.run([&] { jpeg_start_decompress(&info); });
+
+  Image image(static_cast<int>(info.output_width), static_cast<int>(info.output_height));
+  std::vector<uint8_t> row(inks ? size_t{4} * image.width : 0);
+  jpeg.run([&] {
+    while (info.output_scanline < info.output_height) {
+      uint8_t* const target = image.at(0, static_cast<int>(info.output_scanline));
+      JSAMPROW line = inks ? row.data() : target;
+      jpeg_read_scanlines(&info, &line, 1);
+      if (inks) light_of_inks(row.data(), image.width, info.saw_Adobe_marker, target);
+    }
+    jpeg_finish_decompress(&info);  // reads to the end marker, so that a file without one is noticed
+  });
+  return image;
+}
+
+std::string encode_jpeg(const Image& image, const std::string& name, int quality) {
+  Encoder jpeg;
+  jpeg_compress_struct& info = jpeg.info;
+  const bool done = guarded(jpeg.errors, [&] {
+    jpeg_create_compress(&info);
+    info.dest = &jpeg.out;
+    info.image_width = static_cast<JDIMENSION>(image.width);
+    info.image_height = static_cast<JDIMENSION>(image.height);
+    info.input_components = image.channels;
+    info.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&info);
+    jpeg_set_quality(&info, quality, TRUE);
+    jpeg_start_compress(&info, TRUE);
+    while (info.next_scanline < info.image_height) {
+      JSAMPROW line = const_cast<uint8_t*>(image.at(0, static_cast<int>(info.next_scanline)));
+      jpeg_write_scanlines(&info, &line, 1);
+    }
+    jpeg_finish_compress(&info);
+  });
+  if (!done) fail("{}: cannot write as JPEG: {}", name, printable(jpeg.errors.message, 200));
+  return std::move(jpeg.out.content);
+}
+
+}  // namespace siamese

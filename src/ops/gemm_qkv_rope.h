@@ -1,0 +1,33 @@
+// The projection before attention with rotary positions in it, as a registered operator `siamese::gemm_qkv_rope`, for
+// heads without norms. Where that pays (Hopper, bf16, heads of 64; kernels/cuda/gemm_qkv_rope.h) q and k are turned
+// before they leave registers; elsewhere it is a product and `siamese::qkv_rope_out`. The angles have no gradient.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace siamese {
+
+/// x [m, k], weight [(heads + 2 kv heads)·dim, k], cos and sin [length or more, dim/2] -> x·Wᵀ with the heads of q and
+/// k turned. Row t stands at position t mod length; m is a multiple of length.
+at::Tensor gemm_qkv_rope(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& cos, const at::Tensor& sin,
+                         int64_t heads, int64_t kv_heads, int64_t length);
+
+/// Rotary positions of packed heads: cos and sin [length, dim/2]; undefined: none.
+struct Turn {
+  at::Tensor cos, sin;
+  int64_t heads = 0, kv_heads = 0;
+};
+// Below autograd, for x [B, length, k] and a projection [B, length, (heads + 2 kv heads)·dim]: whoever attends to the
+// result hands back the gradient of the projection as it was before (ops/attention.h).
+at::Tensor gemm_project_turned(const at::Tensor& x, const at::Tensor& weight, const Turn& turn);
+void turn_in_place(const at::Tensor& projected, const Turn& turn);
+
+/// The same by a product and a pass over it.
+at::Tensor gemm_qkv_rope_apart(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& cos,
+                               const at::Tensor& sin, int64_t heads, int64_t kv_heads, int64_t length);
+
+/// Throws unless the sizes fit.
+void gemm_qkv_rope_check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& cos, const at::Tensor& sin,
+                         int64_t heads, int64_t kv_heads, int64_t length);
+
+}  // namespace siamese

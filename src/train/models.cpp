@@ -1,0 +1,45 @@
+#include "train/models.h"
+
+#include "train/execution.h"
+
+namespace siamese {
+namespace {
+
+ModelOptions options_of(const Recipe& recipe, at::Device device) {
+  ModelOptions options;
+  options.dtype = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  options.stream_dtype = recipe.model.stream_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  options.device = device;
+  options.recompute = recompute_of(recipe, device);
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device) {
+  return std::make_unique<LanguageModel>(recipe.model, options_of(recipe, device));
+}
+std::unique_ptr<DeiT> make_deit(const Recipe& recipe, at::Device device) {
+  return std::make_unique<DeiT>(recipe.model, options_of(recipe, device));
+}
+std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device) {
+  return std::make_unique<DiT>(recipe.model, options_of(recipe, device));
+}
+
+int64_t count_parameters(const Recipe& recipe) {
+  Recipe settled = recipe;
+  if (settled.model.vocab_size == 0) settled.model.vocab_size = kByteVocabulary;
+  if (settled.model.classes == 0) settled.model.classes = 10;
+  if (recipe.model.family == "deit") return make_deit(settled, at::kMeta)->params().count();
+  if (recipe.model.family == "dit") return make_dit(settled, at::kMeta)->params().count();
+  return make_lm(settled, at::kMeta)->params().count();
+}
+
+int64_t tokens_per_sample(const Recipe& recipe) {
+  const ModelConfig& m = recipe.model;
+  if (m.family == "lm") return recipe.train.sequence_length;
+  const int64_t side = m.image_size / m.patch_size, patches = side * side;
+  return m.family == "deit" ? patches + (m.distilled ? 2 : 1) : patches;
+}
+
+}  // namespace siamese

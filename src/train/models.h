@@ -1,0 +1,31 @@
+// The model a recipe asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/deit.h"
+#include "models/dit.h"
+#include "models/language_model.h"
+
+namespace siamese {
+
+/// Where a recipe has no vocabulary: the data is bytes, token files would have to say.
+constexpr int64_t kByteVocabulary = 256;
+
+/// Of a recipe whose vocabulary or number of classes is settled. Parameters are not filled.
+std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device);
+std::unique_ptr<DeiT> make_deit(const Recipe& recipe, at::Device device);
+std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device);
+
+/// Parameters of the model, whatever its family, without taking memory. Where the recipe leaves vocabulary or classes
+/// to the data, bytes and ten classes are assumed.
+int64_t count_parameters(const Recipe& recipe);
+
+/// Parameters by part: embedding, attention, feed-forward, norms, the scheme's own, head.
+std::string parameter_table(const Params& params);
+
+/// Tokens a sample has inside the model.
+int64_t tokens_per_sample(const Recipe& recipe);
+
+}  // namespace siamese

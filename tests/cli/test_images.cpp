@@ -1,0 +1,109 @@
+// Image models as a user meets them: train, eval, sample, compare-images, report, and what they refuse.
+#include <gtest/gtest.h>
+
+#include "process.h"
+
+namespace siamese::test {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Args image_train(const std::string& family, const std::string& out) {
+  Args args = {"train", "dit-shapes", "--out", out, "--threads", "1"};
+  const Args set = {"model.family=" + family,
+                    "model.scheme=siamese",
+                    "model.d_model=16",
+                    "model.n_layers=2",
+                    "model.n_heads=2",
+                    "model.image_size=8",
+                    "model.patch_size=4",
+                    "data.shapes=40",
+                    "train.steps=4",
+                    "train.batch_size=8",
+                    "eval.every=0",
+                    "eval.batches=1",
+                    "checkpoint.every=0",
+                    "diffusion.sample_every=0",
+                    "diffusion.sample_steps=2"};
+  for (const std::string& s : set) args.insert(args.end(), {"--set", s});
+  return args;
+}
+
+class Images : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TempFolder;
+    for (const char* family : {"deit", "dit"}) {
+      const Outcome o = run_siamese(image_train(family, *folder_ / family));
+      ASSERT_EQ(o.status, 0) << o.err;
+      EXPECT_TRUE(contains(o.out, "images/s")) << o.out;
+    }
+  }
+  static void TearDownTestSuite() { delete folder_; }
+  static TempFolder* folder_;
+
+  static std::string path(const std::string& name) { return *folder_ / name; }
+};
+TempFolder* Images::folder_ = nullptr;
+
+TEST_F(Images, ClassifierIsJudged) {
+  const Outcome o = run_siamese({"eval", path("deit")});
+  ASSERT_EQ(o.status, 0) << o.err;
+  for (const char* part : {"accuracy", "top5", "true \\ found", "circle"}) EXPECT_TRUE(contains(o.out, part)) << o.out;
+}
+
+TEST_F(Images, SamplesRepeat) {
+  const Args args = {"sample", path("dit"), "--classes", "0-2,5", "--each", "2", "--steps", "3", "--cfg", "2", "-o"};
+  ASSERT_EQ(run_siamese(args + Args{path("a.png"), "--singles", path("singles"), "--trajectory", "2"}).status, 0);
+  ASSERT_EQ(run_siamese(args + Args{path("b.png"), "--batch", "3"}).status, 0);
+  ASSERT_EQ(run_siamese(args + Args{path("c.png"), "--seed", "2"}).status, 0);
+  EXPECT_NE(read(path("a.png")), read(path("c.png")));
+  EXPECT_TRUE(read(path("a.png")).starts_with("\x89PNG"));
+  EXPECT_TRUE(fs::exists(path("a-trajectory.png")));
+  EXPECT_TRUE(fs::exists(path("singles/5/000007.png")));
+  const Outcome compared =
+      run_siamese({"compare-images", path("singles"), path("singles"), "--features", path("deit")});
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  EXPECT_TRUE(contains(compared.out, "precision  1.0000")) << compared.out;
+  EXPECT_TRUE(contains(compared.out, "Only numbers from the same features")) << compared.out;
+}
+
+TEST_F(Images, ReportShowsPictures) {
+  const Outcome o = run_siamese({"report", path("dit"), path("deit"), "-o", path("report.html")});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const std::string page = read(path("report.html"));
+  EXPECT_TRUE(contains(page, "data:image/png;base64,iVBORw0KGgo"));
+  EXPECT_TRUE(contains(page, "images/s"));
+}
+
+TEST_F(Images, InfoCountsParameters) {
+  const Outcome o = run_siamese({"info", "dit-b2"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_TRUE(contains(o.out, "130M parameters")) << o.out;
+  EXPECT_TRUE(contains(run_siamese({"info", "deit-s"}).out, "22.1M parameters"));
+}
+
+TEST_F(Images, WhatDoesNotFitIsRefused) {
+  const std::pair<Args, std::string> cases[] = {
+      {{"sample", path("deit")}, "is a model of family deit, not dit"},
+      {{"generate", path("dit")}, "is a model of family dit, not lm"},
+      {{"eval", path("dit")}, "is a model of family dit, not lm"},
+      {{"sample", path("dit"), "--classes", "3-99"}, "the model has classes 0 … 9"},
+      {{"sample", path("dit"), "--classes", "x"}, "'x' is neither a number nor a range"},
+      {{"sample", path("dit"), "--classes", "0", "--steps", "5000"}, "more than the model was trained with"},
+      {{"sample", path("dit"), "--classes", "0", "--steps", "1", "-o", path("no/such/grid.png")}, "no/such/grid.png"},
+      {{"eval", path("deit"), "--data", path("nowhere")}, "nowhere"},
+      {{"compare-images", "a", "b", "--features", path("nowhere")}, "nowhere"},
+      {{"compare-images", path("nowhere"), path("nowhere"), "--features", path("deit")}, "nowhere"},
+      {{"train", "deit-cifar10", "--set", "data.images=" + path("nowhere"), "--out", path("x")}, "does not exist"},
+  };
+  for (const auto& [args, message] : cases) {
+    const Outcome o = run_siamese(args);
+    EXPECT_EQ(o.status, 1) << shown(args);
+    EXPECT_TRUE(contains(o.err, message)) << shown(args) << ": " << o.err;
+    EXPECT_EQ(lines(o.err).size(), 1U) << o.err;
+  }
+}
+
+}  // namespace
+}  // namespace siamese::test

@@ -1,0 +1,61 @@
+// Recipes of image models: what they get by default, and what is refused.
+#include "recipe_errors.h"
+
+namespace siamese::recipe_test {
+namespace {
+
+TEST(RecipeImages, FamiliesHaveTheirOwnDefaults) {
+  const Recipe deit = parse("model: {family: deit}"), dit = parse("model: {family: dit}");
+  EXPECT_EQ(deit.model.activation, "gelu");
+  EXPECT_EQ(dit.model.activation, "gelu_tanh");
+  EXPECT_EQ(dit.model.init.kind, "xavier");
+  for (const Recipe& r : {deit, dit}) {
+    EXPECT_EQ(r.model.norm, "layer");
+    EXPECT_EQ(r.model.norm_eps, 1e-6);
+    EXPECT_TRUE(r.model.bias && r.model.norm_bias);
+    EXPECT_EQ(r.model.scheme, "siamese");
+    EXPECT_EQ(r.data.source, "shapes");
+    EXPECT_EQ(parse(to_yaml(r)), r);
+  }
+  EXPECT_EQ(deit.augment.normalize, "imagenet");
+  EXPECT_EQ(dit.augment.normalize, "half");
+  EXPECT_EQ(dit.train.weight_decay, 0);
+  // What a recipe says wins.
+  const Recipe own = parse("{model: {family: dit, norm: rms, activation: swiglu}, train: {weight_decay: 0.1}}");
+  EXPECT_EQ(own.model.norm, "rms");
+  EXPECT_FALSE(own.model.norm_bias);
+  EXPECT_EQ(own.model.activation, "swiglu");
+  EXPECT_EQ(own.train.weight_decay, 0.1);
+}
+
+TEST(RecipeImages, WhatCannotWorkIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{model: {family: deit, image_size: 30}}", "model.image_size (30) is not a multiple of model.patch_size (16)"},
+      {"{model: {family: dit, d_model: 6, n_heads: 2}}", "model.d_model (6) must be a multiple of 4"},
+      {"{model: {family: deit, n_kv_heads: 2}}", "model.n_kv_heads (2) must be model.n_heads (4)"},
+      {"{model: {family: deit}, data: {text: a.txt}}", "data.text and data.tokens are for model.family lm"},
+      {"{model: {family: deit}, data: {source: sentences}}",
+       "data.source sentences does not go with model.family deit"},
+      {"{data: {source: shapes}}", "data.source shapes does not go with model.family lm"},
+      {"{model: {family: deit}, data: {source: idx}}", "data.source idx needs data.images"},
+      {"{model: {family: deit}, data: {source: shapes, images: x}}", "data.images is set, but data.source is shapes"},
+      {"{model: {family: deit}, data: {source: latents, images: x}}", "data.source latents is for model.family dit"},
+      {"{model: {family: deit}, distill: {kind: hard}}", "distill.kind hard needs a checkpoint in distill.teacher"},
+      {"{model: {family: dit}, distill: {kind: soft, teacher: x}}", "distill.kind soft is for model.family deit"},
+      {"{model: {family: deit}, augment: {repeats: 3}}",
+       "train.batch_size (8) is not a multiple of augment.repeats (3)"},
+      {"{model: {family: dit}, augment: {normalize: imagenet}}", "augment.normalize must be half"},
+      {"{model: {family: dit}, diffusion: {steps: 20}}", "diffusion.steps (20) must be above 20"},
+      {"{model: {family: deit}, train: {sequence_length: 9}}", "train.sequence_length is for model.family lm"},
+      {"{model: {family: dit, distilled: true}}", "model.distilled is an option of deit"},
+      {"{train: {layer_decay: 0.5}}", "train.layer_decay is an option of deit"},
+      {"{model: {family: deit}, augment: {crop_scale: 0.5}}", "augment.crop_scale is an option of resized"},
+  };
+  for (const auto& [yaml, message] : cases) {
+    const std::string found = message_of([&] { parse(yaml); });
+    EXPECT_NE(found.find(message), std::string::npos) << yaml << ": " << found;
+  }
+}
+
+}  // namespace
+}  // namespace siamese::recipe_test
