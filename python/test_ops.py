@@ -177,8 +177,8 @@ class Opcheck(unittest.TestCase):
             leaf = lambda *size: torch.randn(*size, device=device, requires_grad=True)
             self.check(torch.ops.siamese.gemm.default, (leaf(5, 8), leaf(16, 8), False, True))
             self.check(torch.ops.siamese.gemm_swiglu.default, (leaf(5, 8), leaf(32, 8)))
-            angle = torch.randn(3, 4, device=device)
-            self.check(torch.ops.siamese.gemm_qkv_rope.default, (leaf(6, 8), leaf(32, 8), angle.cos(), angle.sin(), 2, 1, 3))
+            angle = torch.randn(3, 8, device=device)
+            self.check(torch.ops.siamese.gemm_qkv_rope.default, (leaf(6, 8), leaf(64, 8), angle.cos(), angle.sin(), 2, 1, 3))
 
     def test_attention(self):
         for device in DEVICES:

@@ -101,12 +101,12 @@ Tensor forward_autograd(const Tensor& p, int64_t kind) { return ActivationFuncti
 class ActivateProject : public torch::autograd::Function<ActivateProject> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& p, const Tensor& weight,
-                        const std::optional<Tensor>& bias, int64_t kind, const Tensor& activated) {
+                        const std::optional<Tensor>& bias, int64_t kind, const std::optional<Tensor>& activated) {
     at::AutoDispatchBelowADInplaceOrView guard;
     ctx->save_for_backward({p, weight});
     ctx->saved_data["kind"] = kind;
     ctx->saved_data["bias"] = bias.has_value();
-    return gemm_project(activated.defined() ? activated : call(p, kind), weight, bias.value_or(Tensor()));
+    return gemm_project(activated.has_value() ? *activated : call(p, kind), weight, bias.value_or(Tensor()));
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list g) {
@@ -163,8 +163,9 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& g, const Tensor& p,
 Tensor activate_and_project(const Tensor& p, Activation kind, const Tensor& weight, const Tensor& bias, bool fused,
                             const Tensor& activated) {
   if (!fused || !fast(p, kind)) return project(activate(p, kind, fused), weight, bias);
-  return ActivateProject::apply(p, weight, bias.defined() ? std::optional(bias) : std::nullopt,
-                                static_cast<int64_t>(kind), activated);
+  // Autograd asks an argument for its device: what is not there must not look like a tensor.
+  auto there = [](const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; };
+  return ActivateProject::apply(p, weight, there(bias), static_cast<int64_t>(kind), there(activated));
 }
 
 }  // namespace siamese

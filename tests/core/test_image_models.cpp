@@ -1,24 +1,9 @@
 // DeiT and DiT under every scheme: gradients against finite differences, and what the models promise beside them.
-#include "models/deit.h"
-#include "models/dit.h"
+#include "image_models.h"
 #include "nn/patches.h"
-#include "scheme_cases.h"
 
 namespace siamese {
 namespace {
-
-constexpr int64_t kBatch = 2;
-
-ModelConfig image_config(ModelConfig c, const std::string& family) {
-  c.family = family;
-  c.d_model = 8, c.n_heads = 2, c.n_kv_heads = 2, c.mlp_hidden_size = 16;
-  c.norm = "layer";
-  c.norm_bias = c.bias = true;
-  c.activation = family == "dit" ? "gelu_tanh" : "gelu";
-  c.init.kind = family == "dit" ? "xavier" : "normal";
-  c.image_size = 8, c.patch_size = 4, c.channels = 3, c.classes = 5;
-  return c;
-}
 
 template <class Model>
 std::unique_ptr<Model> random_image_model(const ModelConfig& config, Recompute recompute = Recompute::feed_forward) {
@@ -30,19 +15,6 @@ std::unique_ptr<Model> random_image_model(const ModelConfig& config, Recompute r
   return model;
 }
 
-at::Tensor pictures(const ModelConfig& c) { return random_normal({kBatch, c.channels, c.image_size, c.image_size}, 5); }
-at::Tensor steps() { return at::tensor({3, 700}, at::kLong); }
-at::Tensor labels() { return at::tensor({1, 4}, at::kLong); }
-
-at::Tensor deit_loss(const DeiT& model, const Forward& forward = {}) {
-  const DeitLogits logits = model.logits(pictures(model.config()), forward);
-  return at::cross_entropy_loss(logits.mean(), labels());
-}
-at::Tensor dit_loss(const DiT& model, const Forward& forward = {}) {
-  const at::Tensor out = model.predict(pictures(model.config()), steps(), labels(), forward);
-  return (out * random_normal(out.sizes(), 6)).sum();
-}
-
 class ImageModels : public testing::TestWithParam<SchemeCase> {};
 INSTANTIATE_TEST_SUITE_P(All, ImageModels, testing::ValuesIn(scheme_cases()), scheme_case_name);
 
@@ -50,12 +22,12 @@ TEST_P(ImageModels, DeitGradients) {
   ModelConfig c = image_config(GetParam().config, "deit");
   c.distilled = true;
   const auto model = random_image_model<DeiT>(c);
-  expect_gradients([&] { return deit_loss(*model); }, leaves_of(model->params()));
+  expect_gradients([&] { return image_loss(*model); }, leaves_of(model->params()));
 }
 
 TEST_P(ImageModels, DitGradients) {
   const auto model = random_image_model<DiT>(image_config(GetParam().config, "dit"));
-  expect_gradients([&] { return dit_loss(*model); }, leaves_of(model->params()));
+  expect_gradients([&] { return image_loss(*model); }, leaves_of(model->params()));
 }
 
 /// Both paths, and blocks run again in the backward pass, give the same values and gradients.
@@ -64,7 +36,7 @@ TEST_P(ImageModels, PathsAgree) {
     ModelConfig c = image_config(GetParam().config, "dit");
     c.fused = fused;
     const auto model = random_image_model<DiT>(c, recompute);
-    const at::Tensor loss = dit_loss(*model);
+    const at::Tensor loss = image_loss(*model);
     torch::autograd::backward({loss});
     std::vector<at::Tensor> all{loss.detach()};
     for (const Parameter& p : model->params().all())
@@ -81,7 +53,7 @@ TEST_P(ImageModels, DitStartsAtZero) {
   ModelOptions options;
   DiT model(image_config(GetParam().config, "dit"), options);
   model.params().initialise(3);
-  const at::Tensor out = model.predict(pictures(model.config()).to(at::kFloat), steps(), labels(), {});
+  const at::Tensor out = model.predict(test_pictures(model.config(), model.params()), test_steps(), test_labels(), {});
   EXPECT_EQ(out.abs().max().item<float>(), 0.f);
 }
 
@@ -127,10 +99,10 @@ TEST(ImageModels, DropPathDrawnBefore) {
   Forward before = inside;
   std::vector<at::Tensor> scales;
   for (int k = 0; k < 2 * c.n_layers; ++k)
-    scales.push_back(path_scale(c, k, inside, kBatch, at::TensorOptions().dtype(at::kDouble)));
+    scales.push_back(path_scale(c, k, inside, kImageBatch, at::TensorOptions().dtype(at::kDouble)));
   before.path_scales = at::stack(scales);
-  EXPECT_TRUE(at::equal(deit_loss(*model, inside), deit_loss(*model, before)));
-  EXPECT_FALSE(at::equal(deit_loss(*model, inside), deit_loss(*model)));
+  EXPECT_TRUE(at::equal(image_loss(*model, inside), image_loss(*model, before)));
+  EXPECT_FALSE(at::equal(image_loss(*model, inside), image_loss(*model)));
 }
 
 TEST(ImageModels, RefuseWithoutClasses) {
