@@ -33,9 +33,9 @@ struct LoaderTimes {
   double decode = 0, augment = 0, waited = 0;
 };
 
-/// Sample j of all steps is permuted by epoch; with `repeats` r a batch holds batch/r images, each r times, augmented
-/// differently. A picture that cannot be read ends the run (data.corrupt refuse: `next` throws) or is replaced by the
-/// next readable one of the order and counted (skip).
+/// Images are permuted by epoch; with `repeats` r each stands r times in a row, augmented differently, also across the
+/// border of two batches. A picture that cannot be read ends the run (data.corrupt refuse: `next` throws) or is
+/// replaced by the next readable one of the order and counted (skip).
 class ImageLoader {
  public:
   ImageLoader(std::shared_ptr<const ImageSet> set, const DataConfig& data, const AugmentConfig& augment,

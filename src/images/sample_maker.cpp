@@ -1,5 +1,6 @@
 #include "images/sample_maker.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -14,9 +15,7 @@ const ImageSet& checked(const std::shared_ptr<const ImageSet>& set, const Augmen
                         const ImageLoaderOptions& options) {
   if (set == nullptr || set->size() < 1) fail("data: there is no image to train on");
   if (options.batch_size < 1) fail("train.batch_size: {}, expected at least 1", options.batch_size);
-  if (augment.repeats < 1 || options.batch_size % augment.repeats != 0) {
-    fail("train.batch_size ({}) is not a multiple of augment.repeats ({})", options.batch_size, augment.repeats);
-  }
+  if (augment.repeats < 1) fail("augment.repeats: {}, expected at least 1", augment.repeats);
   const auto classes = static_cast<int64_t>(set->class_names().size());
   if (classes > options.classes) {
     fail("model.classes: {}, but the data has {} classes ({})", options.classes, classes, set->describe());
@@ -83,7 +82,11 @@ std::pair<int64_t, Image> SampleMaker::find(int64_t place, std::vector<int64_t>&
 }
 
 void SampleMaker::make(ImageBatch& batch, int64_t image, std::vector<int64_t>& skipped, const std::atomic<bool>& stop) {
-  const auto [index, pixels] = find(batch.step * images() + image, skipped, stop);
+  // Rows of the whole run: `repeats` of them an image, the first and the last image of a batch perhaps with fewer.
+  const int64_t size = options_.batch_size, r = augment_.repeats, start = batch.step * size, place = start / r + image;
+  const int64_t first = std::max(place * r, start), end = std::min((place + 1) * r, start + size);
+  if (first >= end) return;
+  const auto [index, pixels] = find(place, skipped, stop);
   if (index < 0) return;
   const int64_t label = set_->label(index);
   if (label < 0 || label >= options_.classes) {
@@ -91,8 +94,9 @@ void SampleMaker::make(ImageBatch& batch, int64_t image, std::vector<int64_t>& s
   }
   const Stopwatch watch(augmenting_);
   const size_t values = batch.images.size() / static_cast<size_t>(options_.batch_size);
-  for (int64_t row = image * augment_.repeats; row < (image + 1) * augment_.repeats; ++row) {
-    const RandomKey key(options_.seed, static_cast<uint64_t>(batch.step * options_.batch_size + row), kImageAugment);
+  for (int64_t in_run = first; in_run < end; ++in_run) {
+    const int64_t row = in_run - start;
+    const RandomKey key(options_.seed, static_cast<uint64_t>(in_run), kImageAugment);
     const std::span<float> out = std::span(batch.images).subspan(static_cast<size_t>(row) * values, values);
     set_->pictures() ? transform_.train(pixels, key, out) : set_->values(index, out);
     batch.labels[static_cast<size_t>(row)] = label;

@@ -17,8 +17,11 @@ class SampleMaker {
               const ImageLoaderOptions& options);
 
   const ImageSet& set() const { return *set_; }
-  /// Different images in a batch.
-  int64_t images() const { return options_.batch_size / augment_.repeats; }
+  /// Different images in a batch, at the most.
+  int64_t images() const {
+    const int64_t size = options_.batch_size, r = augment_.repeats;
+    return size % r == 0 ? size / r : (size + r - 2) / r + 1;
+  }
 
   /// Makes room for a batch; its step is set.
   void prepare(ImageBatch& batch) const;

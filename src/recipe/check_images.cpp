@@ -64,9 +64,6 @@ void check_images(const Draft& draft, const Recipe& r) {
   check_model(draft, r.model);
   check_teacher(draft, r);
   const AugmentConfig& a = r.augment;
-  if (r.train.batch_size % a.repeats != 0)
-    clash(draft, {"augment.repeats", "train.batch_size"},
-          "train.batch_size ({}) is not a multiple of augment.repeats ({})", r.train.batch_size, a.repeats);
   if (r.model.family == "dit" && r.data.source != "latents" && a.normalize != "half")
     clash(draft, {"augment.normalize", "model.family"},
           "augment.normalize must be half: diffusion takes values -1 … 1");

@@ -42,8 +42,6 @@ TEST(RecipeImages, WhatCannotWorkIsRefused) {
       {"{model: {family: deit}, data: {source: latents, images: x}}", "data.source latents is for model.family dit"},
       {"{model: {family: deit}, distill: {kind: hard}}", "distill.kind hard needs a checkpoint in distill.teacher"},
       {"{model: {family: dit}, distill: {kind: soft, teacher: x}}", "distill.kind soft is for model.family deit"},
-      {"{model: {family: deit}, augment: {repeats: 3}}",
-       "train.batch_size (8) is not a multiple of augment.repeats (3)"},
       {"{model: {family: dit}, augment: {normalize: imagenet}}", "augment.normalize must be half"},
       {"{model: {family: dit}, diffusion: {steps: 20}}", "diffusion.steps (20) must be above 20"},
       {"{model: {family: deit}, train: {sequence_length: 9}}", "train.sequence_length is for model.family lm"},
