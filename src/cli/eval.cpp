@@ -17,23 +17,21 @@ namespace {
 struct Options : RunOptions {
   std::string checkpoint, data, dtype;
   int64_t batches = 0, problems = 1000;
-  bool ema = false;
+  bool ema = false, raw = false;
 };
 
 /// A classifier: the metrics, and which class is taken for which.
 void run_classifier(const Options& o) {
-  const LoadedImageModel<DeiT> loaded = load_deit(o.checkpoint, o.apply(), !o.ema);
+  const LoadedImageModel<DeiT> loaded = load_deit(o.checkpoint, o.apply(), o.raw);
   const Recipe& recipe = loaded.recipe;
   std::shared_ptr<const ImageSet> set;
   if (o.data.empty()) {
     set = image_sets_of(recipe).validation;
   } else {
-    set = make_folder_set(o.data);
+    set = classes_of_model(make_folder_set(o.data), recipe.model.classes, "--data " + o.data);
   }
   set = spread_over(set, o.batches * recipe.train.batch_size);
   const std::vector<std::string>& names = set->class_names();
-  if (static_cast<int64_t>(names.size()) > recipe.model.classes)
-    fail("{}: has {} classes, the model {}", o.data, names.size(), recipe.model.classes);
   fmt::print("checkpoint {} (step {}{}), {}\n", loaded.checkpoint, loaded.step,
              loaded.averaged ? ", averaged weights" : "", set->describe());
   std::fflush(stdout);
@@ -96,7 +94,8 @@ void add_eval(CLI::App& app) {
   sub->add_option("--problems", o->problems, "held-out problems for exact match")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 30));
-  sub->add_flag("--ema", o->ema, "use the averaged weights");
+  sub->add_flag("--ema", o->ema, "use the averaged weights of a language model");
+  sub->add_flag("--raw", o->raw, "a classifier: not the averaged weights, which are used where there are some");
   o->add_to(sub);
   sub->footer("Example:\n  siamese eval runs/tiny --data other_book.txt");
   sub->callback([o] { run(*o); });

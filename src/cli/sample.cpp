@@ -14,8 +14,10 @@ namespace siamese::cli {
 namespace {
 
 struct Options : RunOptions {
-  std::string checkpoint, classes = "0-9", out = "grid.png", singles;
+  std::string checkpoint, classes, out = "grid.png", singles;
   SampleRequest request;
+  int64_t steps = 0;
+  double cfg = -1;
   int64_t each = 8, trajectory = 0;
   bool raw = false;
 };
@@ -51,9 +53,16 @@ void run(const Options& o) {
   if (const std::filesystem::path parent = std::filesystem::path(o.out).parent_path();
       !parent.empty() && !std::filesystem::is_directory(parent))
     fail("{}: the folder {} does not exist", o.out, parent.string());
+  if (!o.singles.empty() && std::filesystem::exists(o.singles) && !std::filesystem::is_empty(o.singles))
+    fail("--singles {}: is not empty; pictures of two calls would mix", o.singles);
   const LoadedImageModel<DiT> loaded = load_dit(o.checkpoint, o.apply(), o.raw);
   SampleRequest request = o.request;
-  for (const int64_t c : numbers_in(o.classes, loaded.model->config().classes))
+  const ModelConfig& m = loaded.model->config();
+  request.steps = o.steps > 0 ? o.steps : std::min<int64_t>(250, loaded.recipe.diffusion.steps);
+  request.cfg = o.cfg >= 0 ? o.cfg : m.label_dropout > 0 ? 4.0 : 1.0;
+  const std::string classes_asked =
+      !o.classes.empty() ? o.classes : fmt::format("0-{}", std::min<int64_t>(10, m.classes) - 1);
+  for (const int64_t c : numbers_in(classes_asked, m.classes))
     request.labels.insert(request.labels.end(), static_cast<size_t>(o.each), c);
   fmt::print("checkpoint {} (step {}{}), {} pictures, {} steps of {}, guidance {:g}, seed {}\n", loaded.checkpoint,
              loaded.step, loaded.averaged ? ", averaged weights" : "", request.labels.size(), request.steps,
@@ -61,11 +70,17 @@ void run(const Options& o) {
   std::fflush(stdout);
   Progress progress("sample", 0, stderr_is_terminal());
   request.progress = [&](int64_t done, int64_t all) { progress.update(done, fmt::format("of {} steps", all)); };
-  std::vector<at::Tensor> moments;  // of the first picture of every class
-  if (o.trajectory > 0)
-    request.each_step = [&](int64_t step, const at::Tensor& x) {
-      if (step % std::max<int64_t>(1, request.steps / o.trajectory) == 0 || step == request.steps)
-        moments.push_back(x.slice(0, 0, x.size(0), o.each).to(at::kCPU));
+  // The first picture of every class, at moments evenly spread over the steps, the last one included.
+  const int64_t classes = static_cast<int64_t>(request.labels.size()) / o.each,
+                moments = std::min(o.trajectory, request.steps);
+  std::vector<at::Tensor> way(static_cast<size_t>(classes * moments));
+  if (moments > 0)
+    request.each_step = [&](int64_t step, int64_t first, const at::Tensor& x) {
+      for (int64_t i = 0; i < moments; ++i) {
+        if ((i + 1) * request.steps / moments != step) continue;
+        for (int64_t c = (first + o.each - 1) / o.each; c < classes && c * o.each < first + x.size(0); ++c)
+          way[static_cast<size_t>(c * moments + i)] = x[c * o.each - first].to(at::kCPU);
+      }
     };
   const std::vector<Image> pictures = sample_pictures(*loaded.model, loaded.recipe, request);
   progress.finish();
@@ -81,11 +96,10 @@ void run(const Options& o) {
     }
     fmt::print("wrote   {} pictures in class folders below {}\n", pictures.size(), o.singles);
   }
-  if (!moments.empty()) {
+  if (moments > 0) {
     const std::string path = std::filesystem::path(o.out).replace_extension().string() + "-trajectory.png";
     // A row a class, from noise on the left to the picture on the right.
-    const at::Tensor rows = at::stack(moments, 1).flatten(0, 1);
-    write_sample_grid(path, to_pictures(rows, loaded.recipe), static_cast<int>(moments.size()));
+    write_sample_grid(path, to_pictures(at::stack(way), loaded.recipe), static_cast<int>(moments));
     fmt::print("wrote   {}\n", path);
   }
 }
@@ -96,15 +110,13 @@ void add_sample(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("sample", "Draw pictures with a diffusion model");
   sub->add_option("checkpoint", o->checkpoint, "a checkpoint or a run folder (its newest checkpoint)")->required();
-  sub->add_option("--classes", o->classes, "numbers and ranges: 0-9 or 1,4,7-9")->capture_default_str();
+  sub->add_option("--classes", o->classes, "numbers and ranges: 0-9 or 1,4,7-9 (default: the first ten)");
   sub->add_option("--each", o->each, "pictures a class, a row of the grid")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
-  sub->add_option("--steps", o->request.steps, "steps from noise to picture")
-      ->capture_default_str()
+  sub->add_option("--steps", o->steps, "steps from noise to picture (default: 250, or as many as the model has)")
       ->check(CLI::Range(1, 100000));
-  sub->add_option("--cfg", o->request.cfg, "classifier-free guidance; 1: none")
-      ->capture_default_str()
+  sub->add_option("--cfg", o->cfg, "classifier-free guidance; 1: none (default: 4 where the model can)")
       ->check(CLI::Range(0.0, 1000.0));
   sub->add_flag("--cfg-first-three", o->request.first_three,
                 "guide the first three channels only, as DiT's published code does");

@@ -19,7 +19,10 @@ Activation activation_of(const ModelConfig& config) {
 
 at::Tensor path_scale(const ModelConfig& config, int sublayer, const Forward& forward, int64_t rows,
                       const at::TensorOptions& options) {
-  const double p = config.drop_path * (sublayer + 1) / static_cast<double>(2 * config.n_layers);
+  const double last = static_cast<double>(std::max<int64_t>(1, config.n_layers - 1));
+  const double p = config.family == "deit"
+                       ? config.drop_path * (sublayer / 2) / last
+                       : config.drop_path * (sublayer + 1) / static_cast<double>(2 * config.n_layers);
   const at::Tensor ones = at::ones({rows}, options);
   return dropout(ones, p, forward.draw(ones, kDropPath, sublayer));
 }

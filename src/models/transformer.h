@@ -23,7 +23,8 @@ struct ModelOptions {
   Recompute recompute = Recompute::feed_forward;  // costs next to nothing, and nothing on the CPU, which keeps all
 };
 
-/// DropPath's factors [rows] of a sub-layer: 0 or 1/(1-p), p rising linearly to config.drop_path at the last one.
+/// DropPath's factors [rows] of a sub-layer: 0 or 1/(1-p), p rising linearly to config.drop_path at the last one. In
+/// DeiT, as published, it is that of the block, 0 in the first.
 at::Tensor path_scale(const ModelConfig& config, int sublayer, const Forward& forward, int64_t rows,
                       const at::TensorOptions& options);
 

@@ -46,8 +46,29 @@ void check_model(const Draft& draft, const ModelConfig& m) {
     clash(draft, {"model.qk_norm"}, "model.qk_norm projection is for model.family lm, not {}", m.family);
 }
 
+void check_diffusion(const Draft& draft, const Recipe& r) {
+  const DiffusionConfig& d = r.diffusion;
+  if (d.sample_cfg != 1 && r.model.label_dropout <= 0)
+    clash(draft, {"model.label_dropout", "diffusion.sample_cfg"},
+          "diffusion.sample_cfg ({:g}) needs model.label_dropout above 0; without it, it has to be 1", d.sample_cfg);
+  if (d.sample_steps > d.steps)
+    clash(draft, {"diffusion.sample_steps", "diffusion.steps"},
+          "diffusion.sample_steps ({}) is more than diffusion.steps ({})", d.sample_steps, d.steps);
+  const AugmentConfig& a = r.augment;
+  if (a.mixup > 0 || a.cutmix > 0 || a.smoothing > 0)
+    clash(draft, {"augment.mixup", "augment.cutmix", "augment.smoothing"},
+          "augment.mixup, cutmix and smoothing are for model.family deit: a diffusion model has no targets to mix");
+  if (r.model.embedding_dropout > 0)
+    clash(draft, {"model.embedding_dropout"}, "model.embedding_dropout is not for model.family dit");
+  if (r.data.source == "latents" && !(a == AugmentConfig{.normalize = a.normalize}))
+    clash(draft, {"data.source"},
+          "data.source latents goes without augmentation: every key of augment must be its default");
+}
+
 void check_teacher(const Draft& draft, const Recipe& r) {
   const DistillConfig& d = r.distill;
+  if (d.kind == "none" && !d.teacher.empty())
+    clash(draft, {"distill.teacher", "distill.kind"}, "distill.teacher is set, but distill.kind is none");
   if (d.kind == "none") return;
   if (d.teacher.empty())
     clash(draft, {"distill.kind"}, "distill.kind {} needs a checkpoint in distill.teacher", d.kind);
@@ -60,10 +81,11 @@ void check_teacher(const Draft& draft, const Recipe& r) {
 
 void check_images(const Draft& draft, const Recipe& r) {
   check_data(draft, r);
+  check_teacher(draft, r);
   if (r.model.family == "lm") return;
   check_model(draft, r.model);
-  check_teacher(draft, r);
   const AugmentConfig& a = r.augment;
+  if (r.model.family == "dit") check_diffusion(draft, r);
   if (r.model.family == "dit" && r.data.source != "latents" && a.normalize != "half")
     clash(draft, {"augment.normalize", "model.family"},
           "augment.normalize must be half: diffusion takes values -1 … 1");

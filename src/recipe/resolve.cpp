@@ -28,10 +28,11 @@ void fill_in_family(const Draft& draft, Recipe& r) {
   auto unless_set = [&](std::string_view path, auto& slot, auto value) {
     if (layer_of(draft, path) < 0) slot = value;
   };
+  if (r.data.source == "auto") r.data.source = r.data.images.empty() ? "shapes" : "folder";
   unless_set("model.activation", m.activation, m.family == "dit" ? "gelu_tanh" : "gelu");
   unless_set("model.norm", m.norm, "layer");
   unless_set("model.norm_eps", m.norm_eps, 1e-6);
-  if (m.norm == "layer") unless_set("model.norm_bias", m.norm_bias, true);
+  if (m.norm == "layer" && m.norm_affine) unless_set("model.norm_bias", m.norm_bias, true);
   unless_set("model.bias", m.bias, true);
   unless_set("model.scheme", m.scheme, "siamese");
   unless_set("model.init.kind", m.init.kind, m.family == "dit" ? "xavier" : "normal");
@@ -43,7 +44,6 @@ void fill_in_family(const Draft& draft, Recipe& r) {
 void fill_in(const Draft& draft, Recipe& r) {
   if (r.name.empty()) r.name = stem(draft.origin);
   ModelConfig& m = r.model;
-  fill_in_family(draft, r);
   if (m.n_kv_heads == 0) m.n_kv_heads = m.n_heads;
   if (m.mlp_hidden_size == 0) m.mlp_hidden_size = (m.activation == "swiglu" ? 8 : 4) * m.d_model;
   if (m.stream_dtype == "auto") m.stream_dtype = r.train.precision;
@@ -51,7 +51,6 @@ void fill_in(const Draft& draft, Recipe& r) {
   if (m.streams == 0 && m.scheme == "mhc") m.streams = 4;
   if (r.train.micro_batch_size == 0) r.train.micro_batch_size = r.train.batch_size;
   DataConfig& d = r.data;
-  if (d.source == "auto" && m.family != "lm") d.source = d.images.empty() ? "shapes" : "folder";
   if (d.source == "auto") d.source = !d.text.empty() ? "text" : !d.tokens.empty() ? "tokens" : "sentences";
 }
 
@@ -172,6 +171,7 @@ GraphObstacle graph_obstacle(const Recipe& r) {
 }
 
 void resolve(Draft& draft) {
+  fill_in_family(draft, draft.recipe);  // first: options belong to what a family has
   settle_options(draft);
   fill_in(draft, draft.recipe);
   const Recipe& r = draft.recipe;

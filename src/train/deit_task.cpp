@@ -17,6 +17,9 @@ std::unique_ptr<DeiT> load_teacher(const Recipe& student, at::Device device) {
   const Recipe recipe = checkpoint.recipe();
   const ModelConfig &a = recipe.model, &b = student.model;
   if (a.family != "deit") fail("distill.teacher {} is a {}, not a classifier", checkpoint.folder(), a.family);
+  if (recipe.augment.normalize != student.augment.normalize)
+    fail("distill.teacher {} takes pictures normalised as {}, this model as {}", checkpoint.folder(),
+         recipe.augment.normalize, student.augment.normalize);
   if (a.classes != b.classes || a.image_size != b.image_size || a.channels != b.channels)
     fail("distill.teacher {} knows {} classes of {}² × {} pixels, this model {} of {}² × {}", checkpoint.folder(),
          a.classes, a.image_size, a.channels, b.classes, b.image_size, b.channels);
@@ -64,9 +67,8 @@ at::Tensor DeitTask::taught(const at::Tensor& own, const DeitLogits& logits, con
     const at::NoGradGuard no_grad;
     theirs = teacher_->logits(images, {}).mean().to(at::kFloat);
   }
-  const at::Tensor student = logits.distilled.defined() ? logits.distilled : logits.classes;
-  if (d.kind == "hard")
-    return own * (1 - d.alpha) + at::cross_entropy_loss(student.to(at::kFloat), theirs.argmax(1)) * d.alpha;
+  const at::Tensor student = (logits.distilled.defined() ? logits.distilled : logits.classes).to(at::kFloat);
+  if (d.kind == "hard") return own * (1 - d.alpha) + at::cross_entropy_loss(student, theirs.argmax(1)) * d.alpha;
   // KL(teacher || student) at a temperature, a mean over all values, as DeiT's code has it.
   const at::Tensor a = at::log_softmax(student / d.temperature, 1, at::kFloat),
                    b = at::log_softmax(theirs / d.temperature, 1, at::kFloat);
@@ -132,11 +134,14 @@ EvalMetrics evaluate_deit(const DeiT& model, const ImageSet& set, const Recipe& 
     five += hit.any(1).sum();
     counts.index_add_(0, labels * m.classes + best.select(1, 0), at::ones({n}, number));
   }
+  if (seen == 0) fail("none of the {} pictures of {} can be read", all, set.describe());
   if (confusion != nullptr) *confusion = counts.view({m.classes, m.classes}).to(at::kCPU, at::kLong);
-  const double n = static_cast<double>(std::max<int64_t>(1, seen));
-  return {{"validation_loss", loss.item<double>() / n},
-          {"accuracy", first.item<double>() / n},
-          {"top5", five.item<double>() / n}};
+  const double n = static_cast<double>(seen);
+  EvalMetrics m_found = {{"validation_loss", loss.item<double>() / n},
+                         {"accuracy", first.item<double>() / n},
+                         {"top5", five.item<double>() / n}};
+  if (seen < all) m_found.emplace_back("unreadable", static_cast<double>(all - seen));
+  return m_found;
 }
 
 }  // namespace siamese

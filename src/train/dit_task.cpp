@@ -32,19 +32,20 @@ void DitTask::draw() {
   known_.masked_fill_(u < recipe_.model.label_dropout, model_->no_label());
 }
 
-at::Tensor DitTask::loss(int64_t index, const Forward& forward) const {
+std::pair<at::Tensor, at::Tensor> DitTask::loss(int64_t index, const Forward& forward) const {
   const at::Tensor x0 = rows(images(), index), t = rows(steps_, index), noise = rows(noise_, index);
   const at::Tensor x = diffusion_.q_sample(x0, t, noise);
   const at::Tensor out = model_->predict(x, t, rows(known_, index), forward);
-  return diffusion_.training_losses(out, x0, x, t, noise).loss.mean();
+  const DiffusionLosses l = diffusion_.training_losses(out, x0, x, t, noise);
+  return {l.loss.mean(), l.mse.detach().mean()};
 }
 
 at::Tensor DitTask::accumulate(const std::function<void()>& collect) {
   at::Tensor sum = at::zeros({}, at::TensorOptions().device(device_).dtype(at::kDouble));
   for (int64_t i = 0; i < parts(); ++i) {
-    const at::Tensor l = loss(i, forward(i)) / static_cast<double>(parts());
-    torch::autograd::backward({l});
-    sum += l.detach();
+    const auto [total, mse] = loss(i, forward(i));
+    torch::autograd::backward({total / static_cast<double>(parts())});
+    sum += mse / static_cast<double>(parts());
     collect();
   }
   return sum;
@@ -69,7 +70,7 @@ EvalMetrics DitTask::evaluate() const {
   const std::shared_ptr<const ImageSet> set = evaluation_set();
   const int64_t all = set->size(), batch = recipe_.train.micro_batch_size;
   const auto number = at::TensorOptions().device(device_).dtype(at::kDouble);
-  at::Tensor loss = at::zeros({}, number), mse = at::zeros({}, number);
+  at::Tensor mse = at::zeros({}, number), vb = at::zeros({}, number);
   int64_t seen = 0;
   for (int64_t i = 0; i < all; i += batch) {
     const auto [x0, labels] = evaluation_batch(*set, recipe_, i, std::min(batch, all - i), device_);
@@ -81,10 +82,15 @@ EvalMetrics DitTask::evaluate() const {
                      noise = normal_noise(x0.sizes(), at::kFloat, device_, NoiseUse::training, key);
     const at::Tensor x = diffusion_.q_sample(x0, t, noise);
     const DiffusionLosses l = diffusion_.training_losses(model_->predict(x, t, labels, {}), x0, x, t, noise);
-    loss += l.loss.sum(), mse += l.mse.sum();
+    mse += l.mse.sum();
+    if (l.vb.defined()) vb += l.vb.sum();
   }
-  const double n = static_cast<double>(std::max<int64_t>(1, seen));
-  return {{"validation_loss", loss.item<double>() / n}, {"mse", mse.item<double>() / n}};
+  if (seen == 0) fail("none of the {} pictures of {} can be read", all, set->describe());
+  const double n = static_cast<double>(seen);
+  EvalMetrics found = {{"validation_loss", mse.item<double>() / n}};
+  if (recipe_.model.learn_sigma) found.emplace_back("vb", vb.item<double>() / n);
+  if (seen < all) found.emplace_back("unreadable", static_cast<double>(all - seen));
+  return found;
 }
 
 void DitTask::illustrate(const std::string& folder, int64_t step) const {

@@ -40,8 +40,8 @@ EvaluationBatch evaluation_batch(const ImageSet& set, const Recipe& recipe, int6
                                  at::Device device) {
   const ModelConfig& m = recipe.model;
   const int size = static_cast<int>(m.image_size), channels = static_cast<int>(m.channels);
-  ImageBatch b = validation_batch(set, Transform(recipe.augment, size, set.pictures() ? channels : 3), first, count, size, channels,
-                                  recipe.data.workers, recipe.data.corrupt == "skip");
+  ImageBatch b = validation_batch(set, Transform(recipe.augment, size, set.pictures() ? channels : 3), first, count,
+                                  size, channels, recipe.data.workers, recipe.data.corrupt == "skip");
   const int64_t n = static_cast<int64_t>(b.labels.size());
   // Copied before the batch goes: .to alone would share its memory on a CPU.
   return {at::from_blob(b.images.data(), {n, m.channels, m.image_size, m.image_size}, at::kFloat)
@@ -58,6 +58,9 @@ std::unique_ptr<Task> make_task(Recipe& recipe, at::Device device) {
 ImageTask::ImageTask(Recipe& recipe, at::Device device, bool mixed) : recipe_(recipe), device_(device), mixed_(mixed) {
   sets_ = image_sets_of(recipe);
   settle_classes(recipe, static_cast<int64_t>(sets_.train->class_names().size()));
+  if (const auto found = static_cast<int64_t>(sets_.validation->class_names().size()); found > recipe.model.classes)
+    fail("data.validation_images: {} has labels up to {}, the model {} classes", sets_.validation->describe(),
+         found - 1, recipe.model.classes);
   recipe_ = recipe;
   const ModelConfig& m = recipe_.model;
   const int64_t b = recipe_.train.batch_size;

@@ -1,5 +1,11 @@
 #include "train/models.h"
 
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "nn/patches.h"
+#include "nn/tensor_io.h"
 #include "train/execution.h"
 
 namespace siamese {
@@ -24,6 +30,25 @@ std::unique_ptr<DeiT> make_deit(const Recipe& recipe, at::Device device) {
 }
 std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device) {
   return std::make_unique<DiT>(recipe.model, options_of(recipe, device));
+}
+
+void load_weights(const SafetensorsFile& file, const Params& params) {
+  const char* const kPositions = "pos_embed";
+  NamedTensors into;
+  for (const Parameter& p : params.all()) {
+    const auto stored = file.tensors().find(p.name);
+    const bool resized = p.name == kPositions && stored != file.tensors().end() &&
+                         stored->second.shape != p.value.sizes().vec() && stored->second.shape.size() == 3;
+    if (!resized) {
+      into.emplace_back(p.name, p.value);
+      continue;
+    }
+    const at::NoGradGuard no_grad;
+    const int64_t prefix = params.has("dist_token") ? 2 : 1, patches = p.value.size(1) - prefix,
+                  side = std::llround(std::sqrt(static_cast<double>(patches)));
+    at::Tensor(p.value).copy_(resize_positions(to_tensor(stored->second), prefix, side));
+  }
+  load_tensors(file, into, "", /*exact=*/into.size() == params.all().size());
 }
 
 int64_t count_parameters(const Recipe& recipe) {

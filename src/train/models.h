@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "io/safetensors.h"
 #include "models/deit.h"
 #include "models/dit.h"
 #include "models/language_model.h"
@@ -21,6 +22,9 @@ std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device);
 /// Parameters of the model, whatever its family, without taking memory. Where the recipe leaves vocabulary or classes
 /// to the data, bytes and ten classes are assumed.
 int64_t count_parameters(const Recipe& recipe);
+
+/// Weights of another run; learned positions of pictures follow the resolution.
+void load_weights(const SafetensorsFile& file, const Params& params);
 
 /// Parameters by part: embedding, attention, feed-forward, norms, the scheme's own, head.
 std::string parameter_table(const Params& params);

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
+#include <vector>
 
 #include "util/error.h"
 #include "util/files.h"
@@ -38,6 +40,17 @@ RunFolder::RunFolder(const std::string& path, OpenMode mode) : path_(path) {
 void RunFolder::clear() {
   for (const char* name : {"metrics.jsonl", "checkpoints", "run.json", "products.txt", "recipe.yaml"})
     fs::remove_all(file(name));
+  remove_pictures_after(-1);
+}
+
+void RunFolder::remove_pictures_after(int64_t step) {
+  std::vector<fs::path> later;
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    long long number = 0;
+    if (std::sscanf(name.c_str(), "samples-%lld.png", &number) == 1 && number > step) later.push_back(entry.path());
+  }
+  for (const fs::path& p : later) fs::remove(p);
 }
 
 RunFolder::~RunFolder() {
@@ -58,8 +71,10 @@ void require_same_run(const Recipe& now, const std::string& stored_yaml, const s
     if (!x.empty() && x[0] != ' ' && x[0] != '#') section = key_of(x);
     // Steps, rates and intervals may change; what decides the data's position and the random draws may not.
     const std::string key = key_of(x);
-    const bool fixed = section == "model" || section == "data" ||
-                       (section == "train" && (key == "seed" || key == "batch_size" || key == "sequence_length"));
+    const bool loose = key == "workers" || key == "cache" || key == "corrupt" || key.starts_with("sample_");
+    const bool fixed = (section == "train" && (key == "seed" || key == "batch_size" || key == "sequence_length")) ||
+                       (!loose && (section == "model" || section == "data" || section == "augment" ||
+                                   section == "distill" || section == "diffusion"));
     if (x != y && fixed)
       fail("the recipe differs from the run's in section '{}': '{}' now, '{}' in {}; use another --out for another run",
            section, x.substr(x.find_first_not_of(' ')), y.substr(y.find_first_not_of(' ')), origin);

@@ -25,6 +25,8 @@ class RunFolder {
   void store_recipe(const Recipe& recipe);
   /// Removes the run's files and nothing else: for overwrite, once nothing can be wrong with the new run any more.
   void clear();
+  /// Grids of samples (train/dit_task.h) of later steps: they belong to a future that is about to be rewritten.
+  void remove_pictures_after(int64_t step);
 
   static bool holds_run(const std::string& path);
 

@@ -36,7 +36,7 @@ at::Tensor sample(const DiT& model, const Recipe& recipe, const SampleRequest& r
     options.clip = recipe.data.source != "latents";
     options.each_step = [&](const SamplerStep& s) {
       if (request.progress) request.progress(b * s.total + s.done, batches * s.total);
-      if (request.each_step) request.each_step(s.done, s.x);
+      if (request.each_step) request.each_step(s.done, first, s.x);
     };
     const Denoiser denoiser =
         guide ? guided(denoise, labels, {request.cfg, model.no_label(), request.first_three})
@@ -49,7 +49,7 @@ at::Tensor sample(const DiT& model, const Recipe& recipe, const SampleRequest& r
 std::vector<Image> to_pictures(const at::Tensor& x, const Recipe& recipe) {
   at::Tensor shown = x.to(at::kCPU, at::kFloat);
   if (recipe.data.source == "latents") {
-    shown = shown.slice(1, 0, std::min<int64_t>(3, shown.size(1)));
+    shown = shown.slice(1, 0, shown.size(1) < 3 ? 1 : 3);
     const at::Tensor low = shown.amin({1, 2, 3}, true), high = shown.amax({1, 2, 3}, true);
     shown = (shown - low) / (high - low + 1e-6);
   } else {

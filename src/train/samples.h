@@ -20,8 +20,8 @@ struct SampleRequest {
   double eta = 0.0;
   /// Steps done and to do, over all batches.
   std::function<void(int64_t done, int64_t all)> progress;
-  /// Called with the pictures of a batch after every step (trajectories).
-  std::function<void(int64_t step, const at::Tensor& x)> each_step;
+  /// Called with the pictures of a batch after every step (trajectories); `first` is the number of its first one.
+  std::function<void(int64_t step, int64_t first, const at::Tensor& x)> each_step;
 };
 
 /// What the model draws, [labels, C, size, size] in the model's own values: -1 … 1 for pixels.

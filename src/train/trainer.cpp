@@ -93,8 +93,9 @@ void Trainer::begin() {
       load_tensors(from->open("ema.safetensors"), average);
     first_ = saved_at_ = from->state().step;
     set_aside_after(folder_.path(), first_);
+    folder_.remove_pictures_after(first_);
   } else if (!request_.init_from.empty()) {
-    load_tensors(find_checkpoint(request_.init_from).open("model.safetensors"), named(task_->params()));
+    load_weights(find_checkpoint(request_.init_from).open("model.safetensors"), task_->params());
     optimizer_->adopt_weights();
   }
   // Only now: a mistake in the new run, found above, must not cost the old one (which may be --init-from itself).
@@ -212,8 +213,8 @@ TrainResult Trainer::run() {
   while (done < recipe_.train.steps && StopSignals::received() == 0) {
     step(done++);
     if (due(recipe_.eval.every, done)) evaluate(done);
-    if (due(recipe_.diffusion.sample_every, done)) illustrate(done);
     if (due(recipe_.checkpoint.every, done) && done < recipe_.train.steps) save(done, true);
+    if (due(recipe_.diffusion.sample_every, done)) illustrate(done);
   }
   result_.signal = done < recipe_.train.steps ? StopSignals::received() : 0;
   if (done > first_ || saved_at_ < 0) save(done, result_.signal == 0);
@@ -239,7 +240,11 @@ void Trainer::illustrate(int64_t done) {
   if (illustrated_at_ == done) return;
   drain();
   const SwappedWeights swapped(task_->params(), optimizer_->average());
-  task_->illustrate(folder_.path(), done);
+  try {
+    task_->illustrate(folder_.path(), done);
+  } catch (const Error& e) {  // hours of training are worth more than a picture
+    progress_->message(fmt::format("no picture of step {}: {}", done, e.what()));
+  }
   illustrated_at_ = done;
 }
 

@@ -61,6 +61,10 @@ TEST_F(Images, SamplesRepeat) {
   EXPECT_TRUE(read(path("a.png")).starts_with("\x89PNG"));
   EXPECT_TRUE(fs::exists(path("a-trajectory.png")));
   EXPECT_TRUE(fs::exists(path("singles/5/000007.png")));
+  // Folders named by numbers are those classes: 5 is judged as 5, though it is the fourth.
+  const Outcome judged = run_siamese({"eval", path("deit"), "--data", path("singles")});
+  ASSERT_EQ(judged.status, 0) << judged.err;
+  EXPECT_TRUE(contains(judged.out, "true \\ found  0  1  2  3  4  5")) << judged.out;
   const Outcome compared =
       run_siamese({"compare-images", path("singles"), path("singles"), "--features", path("deit")});
   ASSERT_EQ(compared.status, 0) << compared.err;
@@ -93,6 +97,7 @@ TEST_F(Images, WhatDoesNotFitIsRefused) {
       {{"sample", path("dit"), "--classes", "0", "--steps", "5000"}, "more than the model was trained with"},
       {{"sample", path("dit"), "--classes", "0", "--steps", "1", "-o", path("no/such/grid.png")}, "no/such/grid.png"},
       {{"eval", path("deit"), "--data", path("nowhere")}, "nowhere"},
+      {{"sample", path("dit"), "--steps", "1", "--singles", path("deit")}, "is not empty"},
       {{"compare-images", "a", "b", "--features", path("nowhere")}, "nowhere"},
       {{"compare-images", path("nowhere"), path("nowhere"), "--features", path("deit")}, "nowhere"},
       {{"train", "deit-cifar10", "--set", "data.images=" + path("nowhere"), "--out", path("x")}, "does not exist"},

@@ -1,5 +1,6 @@
 // Image models through the training loop: they learn, repeat themselves, resume digit for digit, draw and are judged.
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "images/codec.h"
 #include "io/safetensors.h"
@@ -125,7 +126,7 @@ TEST(ImageTasks, DiffusionLearnsAndDraws) {
   const Recipe recipe = shapes_recipe("dit", {"train.steps=40", "train.lr=3e-3", "diffusion.sample_every=20"});
   quiet_train(request(recipe, run.path()));
   const auto lines = metrics(run.path());
-  EXPECT_LT(lines.back().at("mse").get<double>(), 0.9);
+  EXPECT_LT(lines.back().at("validation_loss").get<double>(), 0.9);
   for (const char* name : {"samples-00000020.png", "samples-00000040.png"}) {
     const Image grid = read_image(run.path() + "/" + name);
     EXPECT_EQ(grid.width, 8 * 8 + 7 * 2) << name;  // eight a class, two pixels between
@@ -159,9 +160,38 @@ TEST(ImageTasks, TeacherIsFollowed) {
                                             "model.distilled=true", "distill.temperature=2"});
     EXPECT_EQ(quiet_train(request(r, student.path(), OpenMode::overwrite)).step, 12) << kind;
   }
+  // Another loss each, from the first step on.
+  std::set<double> losses;
+  for (const char* kind : {"none", "hard", "soft"}) {
+    std::vector<std::string> set = {"model.distilled=true", "train.steps=1", std::string("distill.kind=") + kind};
+    if (std::string(kind) != "none") set.push_back("distill.teacher=" + teacher.path());
+    quiet_train(request(shapes_recipe("deit", set), student.path(), OpenMode::overwrite));
+    losses.insert(metrics(student.path())[0].at("loss").get<double>());
+  }
+  EXPECT_EQ(losses.size(), 3U);
   const Recipe wrong =
       shapes_recipe("deit", {"distill.kind=hard", "distill.teacher=" + teacher.path(), "model.image_size=16"});
   EXPECT_THROW(quiet_train(request(wrong, student.path(), OpenMode::overwrite)), Error);
+}
+
+/// What decides a run's losses is fixed; how fast and by whom pictures are read is not.
+TEST(ImageTasks, ResumeKnowsWhatMayChange) {
+  const TempFolder run;
+  quiet_train(request(shapes_recipe("dit"), run.path()));
+  auto resumed = [&](const std::vector<std::string>& set) {
+    return quiet_train(request(shapes_recipe("dit", set), run.path(), OpenMode::resume)).step;
+  };
+  for (const char* key : {"diffusion.predict=v", "diffusion.schedule=cosine", "augment.flip=0.5", "augment.repeats=2"})
+    EXPECT_THROW(resumed({key}), Error) << key;
+  EXPECT_EQ(resumed({"data.workers=2", "data.cache=off", "data.corrupt=skip", "diffusion.sample_steps=2"}), 12);
+}
+
+TEST(ImageTasks, WeightsFollowTheResolution) {
+  const TempFolder small, large;
+  quiet_train(request(shapes_recipe("deit"), small.path()));
+  TrainRequest r = request(shapes_recipe("deit", {"model.image_size=16", "train.steps=1"}), large.path());
+  r.init_from = small.path();
+  EXPECT_EQ(quiet_train(r).step, 1);
 }
 
 TEST(ImageTasks, LatentsTrain) {

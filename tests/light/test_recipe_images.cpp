@@ -20,6 +20,10 @@ TEST(RecipeImages, FamiliesHaveTheirOwnDefaults) {
   EXPECT_EQ(deit.augment.normalize, "imagenet");
   EXPECT_EQ(dit.augment.normalize, "half");
   EXPECT_EQ(dit.train.weight_decay, 0);
+  // Options belong to what the family has.
+  EXPECT_EQ(parse("model: {family: deit, norm_bias: false, init: {std: 0.03}}").model.init.std, 0.03);
+  EXPECT_FALSE(parse("model: {family: deit, norm_affine: false}").model.norm_bias);
+  EXPECT_EQ(parse("{model: {family: dit}, data: {shapes: 50}}").data.shapes, 50);
   // What a recipe says wins.
   const Recipe own = parse("{model: {family: dit, norm: rms, activation: swiglu}, train: {weight_decay: 0.1}}");
   EXPECT_EQ(own.model.norm, "rms");
@@ -43,7 +47,14 @@ TEST(RecipeImages, WhatCannotWorkIsRefused) {
       {"{model: {family: deit}, distill: {kind: hard}}", "distill.kind hard needs a checkpoint in distill.teacher"},
       {"{model: {family: dit}, distill: {kind: soft, teacher: x}}", "distill.kind soft is for model.family deit"},
       {"{model: {family: dit}, augment: {normalize: imagenet}}", "augment.normalize must be half"},
-      {"{model: {family: dit}, diffusion: {steps: 20}}", "diffusion.steps (20) must be above 20"},
+      {"{model: {family: dit, label_dropout: 0}}", "diffusion.sample_cfg (3) needs model.label_dropout above 0"},
+      {"{model: {family: dit}, diffusion: {sample_steps: 2000}}", "diffusion.sample_steps (2000) is more than"},
+      {"{model: {family: dit}, augment: {mixup: 0.8}}", "a diffusion model has no targets to mix"},
+      {"{model: {family: dit, embedding_dropout: 0.1}}", "model.embedding_dropout is not for model.family dit"},
+      {"{model: {family: dit}, data: {source: latents, images: x}, augment: {flip: 0.5}}", "goes without augmentation"},
+      {"{model: {family: deit}, distill: {teacher: x}}", "distill.teacher is set, but distill.kind is none"},
+      {"{distill: {kind: hard, teacher: x}}", "distill.kind hard is for model.family deit, not lm"},
+      {"{model: {family: dit}, diffusion: {steps: 20, sample_steps: 10}}", "diffusion.steps (20) must be above 20"},
       {"{model: {family: deit}, train: {sequence_length: 9}}", "train.sequence_length is for model.family lm"},
       {"{model: {family: dit, distilled: true}}", "model.distilled is an option of deit"},
       {"{train: {layer_decay: 0.5}}", "train.layer_decay is an option of deit"},
