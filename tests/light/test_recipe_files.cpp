@@ -89,7 +89,8 @@ TEST_F(RecipeFiles, FilesAreFoundOrBundled) {
   EXPECT_EQ(load_recipe("lm-tiny.yaml"), load_recipe("lm-tiny"));
   const std::string missing = load_error("lm-tny");
   EXPECT_TRUE(missing.starts_with("recipe 'lm-tny': no such file and no bundled recipe; did you mean 'lm-tiny'?"));
-  EXPECT_TRUE(contains(missing, "bundled recipes: deit-cifar10, deit-fashion, deit-s, deit-t, demo, dit-b2, ")) << missing;
+  EXPECT_TRUE(contains(missing, "bundled recipes: deit-cifar10, deit-fashion, deit-s, deit-t, demo, dit-b2, "))
+      << missing;
   EXPECT_TRUE(load_error("no/such.yaml").starts_with("no/such.yaml: ")) << load_error("no/such.yaml");
   EXPECT_TRUE(load_error(folder_.string()).starts_with(folder_.string())) << load_error(folder_.string());
   EXPECT_TRUE(load_error("").starts_with("recipe '': no such file"));
