@@ -10,20 +10,10 @@
 #include <vector>
 
 #include "images/idx.h"
+#include "require.h"
 #include "util/error.h"
 
 namespace {
-
-/// Aborts, so that the fuzzer keeps the input; assert would vanish in a release build.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-void check_message(std::string_view message) {
-  require(message.starts_with("fuzz: "));
-  for (const char c : message) require(static_cast<unsigned char>(c) >= 0x20);  // one line, nothing for the terminal
-  require(message.size() < 1000);
-}
 
 /// Whether the bytes are a file with this many dimensions.
 bool read(std::span<const uint8_t> bytes, int dimensions) {

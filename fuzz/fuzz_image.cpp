@@ -11,22 +11,12 @@
 
 #include "images/codec.h"
 #include "images/resize.h"
+#include "require.h"
 #include "util/error.h"
 
 namespace {
 
 constexpr int64_t kMostPixels = 1 << 16;
-
-/// Aborts, so that the fuzzer keeps the input; assert would vanish in a release build.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-void check_message(std::string_view message) {
-  require(message.starts_with("fuzz: "));
-  for (const char c : message) require(static_cast<unsigned char>(c) >= 0x20);  // one line, nothing for the terminal
-  require(message.size() < 1000);
-}
 
 void decode(std::span<const uint8_t> bytes, int least_side) {
   try {

@@ -9,20 +9,10 @@
 #include <vector>
 
 #include "io/safetensors.h"
+#include "require.h"
 #include "util/error.h"
 
 namespace {
-
-/// Aborts, so that the fuzzer keeps the input; assert would vanish in a release build.
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-void check_message(std::string_view message) {
-  require(message.starts_with("fuzz: "));
-  for (const char c : message) require(static_cast<unsigned char>(c) >= 0x20);  // one line, nothing for the terminal
-  require(message.size() < 1000);
-}
 
 void read_all(std::span<const std::byte> bytes) {
   try {

@@ -1,14 +1,28 @@
 // The formats behind codec.h: one decoder and one encoder each. `name` is fit to be printed, pictures are checked.
 #pragma once
 
+#include <setjmp.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "images/codec.h"
 #include "images/image.h"
 
 namespace siamese {
+
+/// Runs calls into a C library whose error handler jumps to `errors.jump`; false: errors.message says what went wrong.
+/// Compilers do not inline what calls setjmp, so the caller's variables are as they were at the call; what lies between
+/// has no destructors.
+template <class Errors, class Calls>
+bool guarded(Errors& errors, Calls calls) {
+  static_assert(std::is_trivially_destructible_v<Calls>);
+  if (setjmp(errors.jump) != 0) return false;
+  calls();
+  return true;
+}
 
 Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, const DecodeOptions& options);
 Image decode_png(std::span<const uint8_t> bytes, const std::string& name, const DecodeOptions& options);

@@ -63,16 +63,6 @@ void listen(Errors& errors) {
   errors.output_message = [](j_common_ptr) {};
 }
 
-/// Runs calls into libjpeg; false: errors.message says what went wrong. Compilers do not inline what calls setjmp, so
-/// the caller's variables are as they were at the call.
-template <class Calls>
-bool guarded(Errors& errors, Calls calls) {
-  static_assert(std::is_trivially_destructible_v<Calls>);
-  if (setjmp(errors.jump) != 0) return false;
-  calls();
-  return true;
-}
-
 struct Decoder {
   const std::string& name;
   Errors errors{};

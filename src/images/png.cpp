@@ -30,16 +30,6 @@ struct Errors {
 /// Warnings of libpng concern what does not change the picture.
 void on_warning(png_structp, png_const_charp) {}
 
-/// Runs calls into libpng; false: errors.message says what went wrong. Not inlined, and without destructors inside, for
-/// the jump's sake.
-template <class Calls>
-bool guarded(Errors& errors, Calls calls) {
-  static_assert(std::is_trivially_destructible_v<Calls>);
-  if (setjmp(errors.jump) != 0) return false;
-  calls();
-  return true;
-}
-
 struct Decoder {
   const std::string& name;
   std::span<const uint8_t> rest;

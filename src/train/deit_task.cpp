@@ -1,7 +1,6 @@
 #include "train/deit_task.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "nn/tensor_io.h"
 #include "train/checkpoint.h"
@@ -48,13 +47,13 @@ DeitTask::DeitTask(Recipe& recipe, at::Device device) : ImageTask(recipe, device
 
 void DeitTask::draw() {
   if (!path_scales_.defined()) return;
-  const Forward f = forward(0);
+  const Forward f = ImageTask::forward(0);
   for (int k = 0; k < 2 * recipe_.model.n_layers; ++k)
     path_scales_[k].copy_(path_scale(recipe_.model, k, f, recipe_.train.batch_size, path_scales_.options()));
 }
 
-Forward DeitTask::forward_of(int64_t index) const {
-  Forward f = forward(index);
+Forward DeitTask::forward(int64_t index) const {
+  Forward f = ImageTask::forward(index);
   if (path_scales_.defined())
     f.path_scales = path_scales_.narrow(1, f.row, recipe_.train.micro_batch_size).contiguous();
   return f;
@@ -76,38 +75,16 @@ at::Tensor DeitTask::taught(const at::Tensor& own, const DeitLogits& logits, con
   return own * (1 - d.alpha) + kl * d.alpha;
 }
 
-at::Tensor DeitTask::loss(int64_t index, const Forward& forward) const {
+ImageTask::PartLoss DeitTask::loss(int64_t index, const Forward& forward) const {
   const at::Tensor pictures = rows(images(), index);
   const DeitLogits logits = model_->logits(pictures, forward);
-  const at::Tensor own = cross_entropy(logits.classes, rows(targets(), index));
-  if (teacher_) return taught(own, logits, pictures);
-  // A second head without a teacher learns from the labels, too.
-  return logits.distilled.defined() ? (own + cross_entropy(logits.distilled, rows(targets(), index))) / 2 : own;
-}
-
-at::Tensor DeitTask::accumulate(const std::function<void()>& collect) {
-  at::Tensor sum = at::zeros({}, at::TensorOptions().device(device_).dtype(at::kDouble));
-  for (int64_t i = 0; i < parts(); ++i) {
-    const at::Tensor l = loss(i, forward_of(i)) / static_cast<double>(parts());
-    torch::autograd::backward({l});
-    sum += l.detach();
-    collect();
+  at::Tensor loss = cross_entropy(logits.classes, rows(targets(), index));
+  if (teacher_) {
+    loss = taught(loss, logits, pictures);
+  } else if (logits.distilled.defined()) {  // a second head without a teacher learns from the labels, too
+    loss = (loss + cross_entropy(logits.distilled, rows(targets(), index))) / 2;
   }
-  return sum;
-}
-
-std::string DeitTask::first_bad_value() const {
-  const at::NoGradGuard no_grad;
-  std::string first;
-  for (int64_t i = 0; first.empty() && i < parts(); ++i) {
-    Forward f = forward_of(i);
-    f.probe = [&](const std::string& name, const at::Tensor& x) {
-      if (first.empty() && !at::isfinite(x).all().item<bool>()) first = name;
-    };
-    f.see("pictures", rows(images(), i));
-    loss(i, f);
-  }
-  return first;
+  return {loss, loss.detach()};
 }
 
 EvalMetrics DeitTask::evaluate() const { return evaluate_deit(*model_, *evaluation_set(), recipe_); }

@@ -16,18 +16,16 @@ class DeitTask final : public ImageTask {
 
   Params& params() override { return model_->params(); }
   const Params& params() const override { return model_->params(); }
-  at::Tensor accumulate(const std::function<void()>& collect) override;
   EvalMetrics evaluate() const override;
-  std::string first_bad_value() const override;
 
  protected:
   void draw() override;
+  Forward forward(int64_t index) const override;
+  PartLoss loss(int64_t index, const Forward& forward) const override;
 
  private:
-  at::Tensor loss(int64_t index, const Forward& forward) const;
   /// What the teacher adds for the micro-batch: (1 - alpha)·own + alpha·teacher's, its logits at hand.
   at::Tensor taught(const at::Tensor& own, const DeitLogits& logits, const at::Tensor& images) const;
-  Forward forward_of(int64_t index) const;
 
   std::unique_ptr<DeiT> model_, teacher_;
   at::Tensor path_scales_;  // [sub-layers, B], where DropPath is on

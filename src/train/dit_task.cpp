@@ -1,7 +1,6 @@
 #include "train/dit_task.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "models/noise.h"
 #include "train/models.h"
@@ -32,37 +31,12 @@ void DitTask::draw() {
   known_.masked_fill_(u < recipe_.model.label_dropout, model_->no_label());
 }
 
-std::pair<at::Tensor, at::Tensor> DitTask::loss(int64_t index, const Forward& forward) const {
+ImageTask::PartLoss DitTask::loss(int64_t index, const Forward& forward) const {
   const at::Tensor x0 = rows(images(), index), t = rows(steps_, index), noise = rows(noise_, index);
   const at::Tensor x = diffusion_.q_sample(x0, t, noise);
   const at::Tensor out = model_->predict(x, t, rows(known_, index), forward);
   const DiffusionLosses l = diffusion_.training_losses(out, x0, x, t, noise);
   return {l.loss.mean(), l.mse.detach().mean()};
-}
-
-at::Tensor DitTask::accumulate(const std::function<void()>& collect) {
-  at::Tensor sum = at::zeros({}, at::TensorOptions().device(device_).dtype(at::kDouble));
-  for (int64_t i = 0; i < parts(); ++i) {
-    const auto [total, mse] = loss(i, forward(i));
-    torch::autograd::backward({total / static_cast<double>(parts())});
-    sum += mse / static_cast<double>(parts());
-    collect();
-  }
-  return sum;
-}
-
-std::string DitTask::first_bad_value() const {
-  const at::NoGradGuard no_grad;
-  std::string first;
-  for (int64_t i = 0; first.empty() && i < parts(); ++i) {
-    Forward f = forward(i);
-    f.probe = [&](const std::string& name, const at::Tensor& x) {
-      if (first.empty() && !at::isfinite(x).all().item<bool>()) first = name;
-    };
-    f.see("pictures", rows(images(), i));
-    loss(i, f);
-  }
-  return first;
 }
 
 EvalMetrics DitTask::evaluate() const {

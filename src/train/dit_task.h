@@ -13,21 +13,17 @@ class DitTask final : public ImageTask {
 
   Params& params() override { return model_->params(); }
   const Params& params() const override { return model_->params(); }
-  at::Tensor accumulate(const std::function<void()>& collect) override;
   /// The mean square (and the bound) on validation pictures, whose steps and noise are the same every time.
   EvalMetrics evaluate() const override;
-  std::string first_bad_value() const override;
   /// A grid of samples, a row a class: samples-00000200.png in the run folder.
   void illustrate(const std::string& folder, int64_t step) const override;
 
  protected:
   void draw() override;
+  /// Reports the mean square alone: the bound's term at the last step, large and rare, would hide everything else.
+  PartLoss loss(int64_t index, const Forward& forward) const override;
 
  private:
-  /// What is differentiated, and its mean square alone for reports: the bound's term at the last step, large and rare,
-  /// would hide everything else.
-  std::pair<at::Tensor, at::Tensor> loss(int64_t index, const Forward& forward) const;
-
   std::unique_ptr<DiT> model_;
   Diffusion diffusion_;
   at::Tensor steps_, noise_, known_;  // of the current batch: steps, noise, labels after some were dropped

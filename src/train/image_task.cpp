@@ -1,6 +1,7 @@
 #include "train/image_task.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "images/latent_set.h"
 #include "train/deit_task.h"
@@ -111,6 +112,32 @@ Forward ImageTask::forward(int64_t index) const {
   f.step = step_;
   f.row = index * recipe_.train.micro_batch_size;
   return f;
+}
+
+at::Tensor ImageTask::accumulate(const std::function<void()>& collect) {
+  const double n = static_cast<double>(parts());
+  at::Tensor sum = at::zeros({}, at::TensorOptions().device(device_).dtype(at::kDouble));
+  for (int64_t i = 0; i < parts(); ++i) {
+    const PartLoss l = loss(i, forward(i));
+    torch::autograd::backward({l.total / n});
+    sum += l.reported / n;
+    collect();
+  }
+  return sum;
+}
+
+std::string ImageTask::first_bad_value() const {
+  const at::NoGradGuard no_grad;
+  std::string first;
+  for (int64_t i = 0; first.empty() && i < parts(); ++i) {
+    Forward f = forward(i);
+    f.probe = [&](const std::string& name, const at::Tensor& x) {
+      if (first.empty() && !at::isfinite(x).all().item<bool>()) first = name;
+    };
+    f.see("pictures", rows(images(), i));
+    loss(i, f);
+  }
+  return first;
 }
 
 std::string ImageTask::describe() const {

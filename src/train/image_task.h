@@ -38,6 +38,8 @@ class ImageTask : public Task {
   void start(int64_t step) override;
   void load() override;
   void load_ahead() override;
+  at::Tensor accumulate(const std::function<void()>& collect) override;
+  std::string first_bad_value() const override;
   double waited() const override { return loader_ ? loader_->times().waited : 0.0; }
   /// Where the loader's time went, and what it left out.
   std::string data_notes() const override;
@@ -56,7 +58,12 @@ class ImageTask : public Task {
   at::Tensor rows(const at::Tensor& all, int64_t index) const {
     return all.narrow(0, index * recipe_.train.micro_batch_size, recipe_.train.micro_batch_size);
   }
-  Forward forward(int64_t index) const;
+  virtual Forward forward(int64_t index) const;
+  /// Of micro-batch `index`: what is differentiated, and what is reported, without a gradient.
+  struct PartLoss {
+    at::Tensor total, reported;
+  };
+  virtual PartLoss loss(int64_t index, const Forward& forward) const = 0;
   /// The validation pictures that an evaluation looks at.
   std::shared_ptr<const ImageSet> evaluation_set() const {
     return spread_over(sets_.validation, recipe_.eval.batches * recipe_.train.batch_size);

@@ -12,8 +12,7 @@ at::Tensor sample(const DiT& model, const Recipe& recipe, const SampleRequest& r
   const at::NoGradGuard no_grad;
   const ModelConfig& m = model.config();
   const at::Device device = model.params().device();
-  const bool guide = request.cfg != 1.0;
-  if (guide && m.label_dropout <= 0)
+  if (request.cfg != 1.0 && m.label_dropout <= 0)
     fail("guidance ({:g}) needs a model that was trained without labels at times; this one has model.label_dropout 0",
          request.cfg);
   for (const int64_t label : request.labels)
@@ -38,9 +37,7 @@ at::Tensor sample(const DiT& model, const Recipe& recipe, const SampleRequest& r
       if (request.progress) request.progress(b * s.total + s.done, batches * s.total);
       if (request.each_step) request.each_step(s.done, first, s.x);
     };
-    const Denoiser denoiser =
-        guide ? guided(denoise, labels, {request.cfg, model.no_label(), request.first_three})
-              : Denoiser([&](const at::Tensor& x, const at::Tensor& t) { return denoise(x, t, labels); });
+    const Denoiser denoiser = guided(denoise, labels, {request.cfg, model.no_label(), request.first_three});
     drawn.push_back(draw_samples(diffusion, denoiser, {n, m.channels, m.image_size, m.image_size}, options));
   }
   return at::cat(drawn);

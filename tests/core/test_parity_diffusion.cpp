@@ -16,9 +16,6 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 class DiffusionGolden : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(kGolden)) GTEST_SKIP() << kGolden << " is absent";
-  }
   static ParityResult check(const std::string& path, at::ScalarType dtype = at::kFloat) {
     return check_diffusion_parity(SafetensorsFile(path), path, {at::kCPU, dtype, true});
   }
