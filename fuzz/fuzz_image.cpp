@@ -18,10 +18,11 @@ namespace {
 
 constexpr int64_t kMostPixels = 1 << 16;
 
-void decode(std::span<const uint8_t> bytes, int least_side) {
+void decode(std::span<const uint8_t> bytes, int least_side, const siamese::Needed& needed = nullptr) {
   try {
     siamese::DecodeOptions options;
     options.least_side = least_side;
+    options.needed = needed;
     options.most_pixels = kMostPixels;
     const siamese::Image image = siamese::decode_image(bytes, "fuzz", options);
     require(image.width > 0 && image.height > 0 && image.channels == 3);
@@ -58,9 +59,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span bytes(data, size);
   decode(bytes, 0);
   if (size == 0) return 0;
-  // JPEG at a smaller size; PNG, where a mutation seldom passes the checksums, with the right ones.
+  // JPEG at a smaller size, and parts of it; PNG, where a mutation seldom passes the checksums, with the right ones.
   if (data[0] == 0xFF) {
+    const auto middle = [](int width, int height) {
+      return siamese::Part{width / 3, height / 3, 1 + width / 4, 1 + height / 4};
+    };
     decode(bytes, 4);
+    decode(bytes, 0, middle);
+    decode(bytes, 4, middle);
   } else {
     decode(with_checksums(bytes), 0);
   }

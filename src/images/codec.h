@@ -14,6 +14,9 @@ struct DecodeOptions {
   /// JPEG: decode at 1/2, 1/4 or 1/8 as long as the shorter side keeps at least this many pixels; 0: at full size.
   int least_side = 0;
   int64_t most_pixels = int64_t{1} << 28;
+  /// JPEG: asked with the size of the decoded picture. Pixels outside may stay black, those inside are the same as
+  /// without it; the whole file is read and checked all the same. Not set: all are needed.
+  Needed needed = nullptr;
 };
 
 /// Always three channels: grey is repeated, CMYK converted, 16 bits become 8, transparency lies on black, palettes are

@@ -38,9 +38,11 @@ class FolderSet final : public ImageSet {
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   int64_t label(int64_t index) const override { return file(index).label; }
-  Image load(int64_t index, int least_side) const override {
+  Image load(int64_t index, int least_side) const override { return load_part(index, least_side, nullptr); }
+  Image load_part(int64_t index, int least_side, const Needed& needed) const override {
     DecodeOptions options;
     options.least_side = least_side;
+    options.needed = needed;
     return read_image(name(index), options);
   }
   std::string name(int64_t index) const override {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace siamese {
@@ -19,5 +20,14 @@ struct Image {
   const uint8_t* at(int x, int y) const { return &pixels[(static_cast<size_t>(y) * width + x) * channels]; }
   bool operator==(const Image&) const = default;
 };
+
+/// A rectangle of whole pixels.
+struct Part {
+  int x = 0, y = 0, width = 0, height = 0;
+  bool operator==(const Part&) const = default;
+};
+
+/// Which pixels of a picture of this width and height are going to be looked at.
+using Needed = std::function<Part(int width, int height)>;
 
 }  // namespace siamese

@@ -19,6 +19,10 @@ class ImageSet {
   virtual int64_t label(int64_t index) const = 0;
   /// `least_side`: as DecodeOptions has it.
   virtual Image load(int64_t index, int least_side = 0) const = 0;
+  /// The same, but pixels that are not `needed` may be black.
+  virtual Image load_part(int64_t index, int least_side, const Needed& /*needed*/) const {
+    return load(index, least_side);
+  }
   /// Of a sample, for messages: a path, or a file and a number.
   virtual std::string name(int64_t index) const = 0;
   virtual const std::vector<std::string>& class_names() const = 0;

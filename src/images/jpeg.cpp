@@ -112,6 +112,40 @@ void light_of_inks(const uint8_t* inks, int width, bool inverted, uint8_t* out) 
   }
 }
 
+/// What is to be decoded: all, or the part that is needed, held inside the picture.
+Part part_of(const jpeg_decompress_struct& info, const Needed& needed) {
+  const int width = static_cast<int>(info.output_width), height = static_cast<int>(info.output_height);
+  // Nearly all files have colours at the full or half resolution. Of others decoded smaller, libjpeg-turbo 2.1 gives
+  // other pixels when columns are left out; inks go through a row of their own.
+  const bool common = info.max_h_samp_factor <= 2 && info.max_v_samp_factor <= 2 && info.out_color_space == JCS_RGB;
+  if (!needed || !common) return {0, 0, width, height};
+  const Part asked = needed(width, height);
+  Part part;
+  part.x = std::clamp(asked.x, 0, width - 1), part.y = std::clamp(asked.y, 0, height - 1);
+  part.width = std::clamp(asked.width, 1, width - part.x), part.height = std::clamp(asked.height, 1, height - part.y);
+  return part;
+}
+
+/// Returns the first column that comes out, at or left of the part's: libjpeg begins and ends at whole blocks.
+JDIMENSION leave_out_columns(jpeg_decompress_struct& info, const Part& part) {
+  // Colours of half the resolution are interpolated between neighbours, and at the first and last column decoded there
+  // is none: those must not be needed.
+  constexpr int kNeighbours = 4;
+  const int width = static_cast<int>(info.output_width), begin = std::max(0, part.x - kNeighbours);
+  const int end = std::min(width, part.x + part.width + kNeighbours);
+  if (end - begin == width) return 0;
+  auto left = static_cast<JDIMENSION>(begin), columns = static_cast<JDIMENSION>(end - begin);
+  jpeg_crop_scanline(&info, &left, &columns);
+  return left;
+}
+
+/// Skipping to the very end would leave the rest of the file unread, and damage in it unnoticed.
+void leave_out_rows_below(jpeg_decompress_struct& info, uint8_t* room) {
+  const JDIMENSION left = info.output_height - info.output_scanline;
+  if (left > 1) jpeg_skip_scanlines(&info, left - 1);
+  if (left > 0) jpeg_read_scanlines(&info, &room, 1);
+}
+
 /// Where libjpeg puts what it has compressed.
 struct Destination : jpeg_destination_mgr {
   std::array<JOCTET, 16384> buffer;
@@ -182,14 +216,18 @@ Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, const
   jpeg.run([&] { jpeg_start_decompress(&info); });
 
   Image image(static_cast<int>(info.output_width), static_cast<int>(info.output_height));
-  std::vector<uint8_t> row(inks ? size_t{4} * image.width : 0);
+  const Part part = part_of(info, options.needed);
+  std::vector<uint8_t> row(size_t{4} * image.width);
   jpeg.run([&] {
-    while (info.output_scanline < info.output_height) {
-      uint8_t* const target = image.at(0, static_cast<int>(info.output_scanline));
+    const JDIMENSION left = leave_out_columns(info, part);
+    if (part.y > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(part.y));
+    while (info.output_scanline < static_cast<JDIMENSION>(part.y + part.height)) {
+      uint8_t* const target = image.at(static_cast<int>(left), static_cast<int>(info.output_scanline));
       JSAMPROW line = inks ? row.data() : target;
       jpeg_read_scanlines(&info, &line, 1);
       if (inks) light_of_inks(row.data(), image.width, info.saw_Adobe_marker, target);
     }
+    leave_out_rows_below(info, row.data());
     jpeg_finish_decompress(&info);  // reads to the end marker, so that a file without one is noticed
   });
   return image;

@@ -16,6 +16,9 @@ class NumberedSet final : public ImageSet {
   int64_t size() const override { return set_->size(); }
   int64_t label(int64_t index) const override { return numbers_[static_cast<size_t>(set_->label(index))]; }
   Image load(int64_t index, int least_side) const override { return set_->load(index, least_side); }
+  Image load_part(int64_t index, int least_side, const Needed& needed) const override {
+    return set_->load_part(index, least_side, needed);
+  }
   std::string name(int64_t index) const override { return set_->name(index); }
   const std::vector<std::string>& class_names() const override { return names_; }
   std::string describe() const override { return set_->describe(); }

@@ -97,6 +97,20 @@ std::unique_ptr<uint8_t[]> resize_columns(const Image& image, const Weights& wei
 
 }  // namespace
 
+Part reach_of(const Box& box, int image_width, int image_height, int width, int height, Filter filter) {
+  const double radius = filter == Filter::bilinear ? 1 : 2;
+  // A pixel more on each side than the filter has: what is rounded how does not matter so.
+  const auto along = [radius](double begin, double extent, int size, int outputs) {
+    const double support = radius * std::max(extent / outputs, 1.0) + 1;
+    const double first = std::clamp(std::floor(begin - support), 0.0, static_cast<double>(size));
+    const double end = std::clamp(std::ceil(begin + extent + support), 0.0, static_cast<double>(size));
+    return std::pair{static_cast<int>(first), static_cast<int>(end - first)};
+  };
+  const auto [x, columns] = along(box.x, box.width, image_width, width);
+  const auto [y, rows] = along(box.y, box.height, image_height, height);
+  return {x, y, columns, rows};
+}
+
 Image resize(const Image& image, const Box& box, int width, int height, Filter filter) {
   if (width < 1 || height < 1) fail("resize: cannot make a picture of {} x {}", width, height);
   if (image.channels != 1 && image.channels != 3) fail("resize: a picture of {} channels", image.channels);

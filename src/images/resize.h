@@ -14,6 +14,8 @@ struct Box {
 };
 
 Image resize(const Image& image, const Box& box, int width, int height, Filter filter);
+/// The pixels of a picture of image_width × image_height that this resizing looks at.
+Part reach_of(const Box& box, int image_width, int image_height, int width, int height, Filter filter);
 inline Image resize(const Image& image, int width, int height, Filter filter) {
   return resize(image, {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)}, width, height,
                 filter);

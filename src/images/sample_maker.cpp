@@ -23,6 +23,12 @@ const ImageSet& checked(const std::shared_ptr<const ImageSet>& set, const Augmen
   return *set;
 }
 
+/// The smallest part that holds both.
+Part around(const Part& a, const Part& b) {
+  const int x = std::min(a.x, b.x), y = std::min(a.y, b.y);
+  return {x, y, std::max(a.x + a.width, b.x + b.width) - x, std::max(a.y + a.height, b.y + b.height) - y};
+}
+
 /// Adds the time it lives to a counter of nanoseconds.
 class Stopwatch {
  public:
@@ -61,7 +67,7 @@ void SampleMaker::prepare(ImageBatch& batch) const {
   batch.targets.resize(options_.targets ? rows * static_cast<size_t>(options_.classes) : 0);
 }
 
-std::pair<int64_t, Image> SampleMaker::find(int64_t place, std::vector<int64_t>& skipped,
+std::pair<int64_t, Image> SampleMaker::find(int64_t place, const Needed& needed, std::vector<int64_t>& skipped,
                                             const std::atomic<bool>& stop) {
   const Stopwatch watch(decode_);
   std::string first_reason;
@@ -70,7 +76,7 @@ std::pair<int64_t, Image> SampleMaker::find(int64_t place, std::vector<int64_t>&
     const int64_t index = order_.at(place, behind);
     try {
       if (!set_->pictures()) return {index, {}};
-      return {index, set_->load(index, least_side_)};
+      return {index, set_->load_part(index, least_side_, needed)};
     } catch (const Error& error) {
       const std::string reason = unreadable(*set_, index, error.what());
       if (!skip_) fail("{} (data.corrupt skip leaves such images out)", reason);
@@ -86,7 +92,14 @@ void SampleMaker::make(ImageBatch& batch, int64_t image, std::vector<int64_t>& s
   const int64_t size = options_.batch_size, r = augment_.repeats, start = batch.step * size, place = start / r + image;
   const int64_t first = std::max(place * r, start), end = std::min((place + 1) * r, start + size);
   if (first >= end) return;
-  const auto [index, pixels] = find(place, skipped, stop);
+  const Needed needed = [&](int width, int height) {
+    Part all = transform_.needed(width, height, key_of(first));
+    for (int64_t in_run = first + 1; in_run < end; ++in_run) {
+      all = around(all, transform_.needed(width, height, key_of(in_run)));
+    }
+    return all;
+  };
+  const auto [index, pixels] = find(place, needed, skipped, stop);
   if (index < 0) return;
   const int64_t label = set_->label(index);
   if (label < 0 || label >= options_.classes) {
@@ -96,9 +109,8 @@ void SampleMaker::make(ImageBatch& batch, int64_t image, std::vector<int64_t>& s
   const size_t values = batch.images.size() / static_cast<size_t>(options_.batch_size);
   for (int64_t in_run = first; in_run < end; ++in_run) {
     const int64_t row = in_run - start;
-    const RandomKey key(options_.seed, static_cast<uint64_t>(in_run), kImageAugment);
     const std::span<float> out = std::span(batch.images).subspan(static_cast<size_t>(row) * values, values);
-    set_->pictures() ? transform_.train(pixels, key, out) : set_->values(index, out);
+    set_->pictures() ? transform_.train(pixels, key_of(in_run), out) : set_->values(index, out);
     batch.labels[static_cast<size_t>(row)] = label;
   }
 }

@@ -36,7 +36,9 @@ class SampleMaker {
 
  private:
   /// Index and pixels; an index of -1 after a stop.
-  std::pair<int64_t, Image> find(int64_t place, std::vector<int64_t>& skipped, const std::atomic<bool>& stop);
+  std::pair<int64_t, Image> find(int64_t place, const Needed& needed, std::vector<int64_t>& skipped,
+                                 const std::atomic<bool>& stop);
+  RandomKey key_of(int64_t row) const { return {options_.seed, static_cast<uint64_t>(row), kImageAugment}; }
 
   AugmentConfig augment_;
   ImageLoaderOptions options_;

@@ -10,6 +10,9 @@ class SpreadSet final : public ImageSet {
   int64_t size() const override { return count_; }
   int64_t label(int64_t index) const override { return set_->label(whole(index)); }
   Image load(int64_t index, int least_side) const override { return set_->load(whole(index), least_side); }
+  Image load_part(int64_t index, int least_side, const Needed& needed) const override {
+    return set_->load_part(whole(index), least_side, needed);
+  }
   std::string name(int64_t index) const override { return set_->name(whole(index)); }
   const std::vector<std::string>& class_names() const override { return set_->class_names(); }
   std::string describe() const override { return std::to_string(count_) + " of " + set_->describe(); }

@@ -115,6 +115,14 @@ void Transform::train(const Image& image, const RandomKey& key, std::span<float>
   if (chances.coin(config_.erasing)) erase_part(out, channels_, size_, chances);
 }
 
+// Draws what `train` draws first.
+Part Transform::needed(int width, int height, const RandomKey& key) const {
+  if (config_.crop != "resized") return {0, 0, width, height};
+  Chances chances(key);
+  const Filter filter = draw_filter(interpolation_of(config_.interpolation), chances);
+  return reach_of(draw_part(width, height, config_.crop_scale, chances), width, height, size_, size_, filter);
+}
+
 void Transform::evaluate(const Image& image, std::span<float> out) const {
   check(image, out, size_, channels_);
   Image part;

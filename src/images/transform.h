@@ -19,6 +19,8 @@ class Transform {
   /// A training sample: crop, flip, RandAugment or colour jitter, normalising, erasing. `out` is [channels, size,
   /// size].
   void train(const Image& image, const RandomKey& key, std::span<float> out) const;
+  /// The pixels of a picture of this size that `train` looks at with this key.
+  Part needed(int width, int height, const RandomKey& key) const;
   /// An evaluation sample: the shorter side resized to size / crop_ratio, then the centre. Crops `none` and `padded`,
   /// for small pictures: the whole, resized where it has another size.
   void evaluate(const Image& image, std::span<float> out) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "images/float_rows.h"
 #include "images/pixel_ops.h"
 
 namespace siamese {
@@ -24,11 +25,6 @@ Row row_of(const Window& window, int y) {
   if (!window.mirrored) return {first, end, image.at(window.x + first, source_y), image.channels};
   return {window.size - end, window.size - first, image.at(window.x + end - 1, source_y), -image.channels};
 }
-
-/// (value/255 - mean)/deviation = scale·value + black
-struct Levels {
-  float scale, black;
-};
 
 /// One channel of a row; `value` reads it from a pixel.
 template <class F>
@@ -63,16 +59,26 @@ Image cut_out(const Window& window) {
 void to_floats(const Window& window, const Normalize& normalize, int channels, std::span<float> out) {
   const bool colour = window.image->channels == 3;
   const size_t plane = static_cast<size_t>(window.size) * window.size;
+  Levels levels[3];
   for (int c = 0; c < channels; ++c) {
-    const float deviation = normalize.deviation[c];
-    const Levels levels{1 / (255 * deviation), -normalize.mean[c] / deviation};
-    float* to = out.data() + static_cast<size_t>(c) * plane;
-    for (int y = 0; y < window.size; ++y, to += window.size) {
-      const Row row = row_of(window, y);
-      if (colour && channels == 1)
-        write_row(row, window.size, levels, to, luma);
-      else
-        write_row(row, window.size, levels, to, [at = colour ? c : 0](const uint8_t* p) { return int{p[at]}; });
+    levels[c] = {1 / (255 * normalize.deviation[c]), -normalize.mean[c] / normalize.deviation[c]};
+  }
+  for (int y = 0; y < window.size; ++y) {
+    const Row row = row_of(window, y);
+    float* to[3];
+    for (int c = 0; c < channels; ++c) to[c] = out.data() + c * plane + static_cast<size_t>(y) * window.size;
+    if (colour && channels == 3) {
+      for (int c = 0; c < 3; ++c) {
+        std::fill(to[c], to[c] + row.first, levels[c].black);
+        std::fill(to[c] + row.end, to[c] + window.size, levels[c].black);
+        to[c] += row.first;
+      }
+      float_row(row.pixel, row.step, row.end - row.first, levels, to);
+    } else if (colour) {
+      write_row(row, window.size, levels[0], to[0], luma);
+    } else {
+      const auto value = [](const uint8_t* p) { return int{*p}; };
+      for (int c = 0; c < channels; ++c) write_row(row, window.size, levels[c], to[c], value);
     }
   }
 }

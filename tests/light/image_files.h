@@ -43,6 +43,8 @@ inline Image smooth(int width, int height, int channels = 3) {
 struct JpegKind {
   J_COLOR_SPACE given = JCS_RGB, stored = JCS_YCbCr;
   bool progressive = false, adobe = false, scans_apart = false;
+  int across = 0, down = 0;  // pixels of brightness for one of colour; 0: as libjpeg has it, 2 × 2
+  unsigned restarts = 0;     // blocks between restart markers; 0: none
 };
 
 /// `image.pixels` are values of `kind.given`, as many a pixel as image.channels.
@@ -62,6 +64,8 @@ inline std::string make_jpeg(const Image& image, const JpegKind& kind) {
   jpeg_set_colorspace(&info, kind.stored);
   jpeg_set_quality(&info, 95, TRUE);
   info.write_Adobe_marker = kind.adobe;
+  if (kind.across > 0) info.comp_info[0].h_samp_factor = kind.across, info.comp_info[0].v_samp_factor = kind.down;
+  info.restart_interval = kind.restarts;
   std::vector<jpeg_scan_info> scans(info.num_components);
   for (int c = 0; c < info.num_components; ++c) scans[c] = {1, {c, 0, 0, 0}, 0, 63, 0, 0};
   if (kind.scans_apart) info.scan_info = scans.data(), info.num_scans = info.num_components;
