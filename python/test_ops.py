@@ -176,6 +176,8 @@ class Opcheck(unittest.TestCase):
         for device in DEVICES:
             leaf = lambda *size: torch.randn(*size, device=device, requires_grad=True)
             self.check(torch.ops.siamese.gemm.default, (leaf(5, 8), leaf(16, 8), False, True))
+            self.check(torch.ops.siamese.gemm.default, (leaf(5, 8), leaf(16, 8), False, True, leaf(16)))
+            self.check(torch.ops.siamese.column_sums.default, (leaf(3, 5, 8),))
             self.check(torch.ops.siamese.gemm_swiglu.default, (leaf(5, 8), leaf(32, 8)))
             angle = torch.randn(3, 8, device=device)
             self.check(torch.ops.siamese.gemm_qkv_rope.default, (leaf(6, 8), leaf(64, 8), angle.cos(), angle.sin(), 2, 1, 3))
@@ -186,7 +188,8 @@ class Opcheck(unittest.TestCase):
                 continue
             dtype = torch.bfloat16 if device == "cuda" else torch.float32
             qkv = torch.randn(2, 9, 8, 64, device=device, dtype=dtype, requires_grad=True)
-            self.check(torch.ops.siamese.attention.default, (qkv, 4, 2))
+            for causal in (True, False):
+                self.check(torch.ops.siamese.attention.default, (qkv, 4, 2, causal))
 
     def test_embedding(self):
         for device in DEVICES:

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/attention.h"
+#include "ops/own_attention.h"
 
 namespace siamese {
 namespace {
@@ -31,6 +32,14 @@ bool Attention::takes_packed(const Forward& forward) const {
          (!forward.documents.defined() || forward.document_ends.defined());
 }
 
+/// Tokens that look both ways, as they come from the projection: our own kernels, which take rows of some length.
+bool Attention::packs_both_ways(const at::Tensor& projected, const Forward& forward) const {
+  constexpr int64_t kLongest = 3000;  // from there on the libraries' backward passes are ahead (ops/attention.cpp)
+  return fused && rope == nullptr && !(forward.training && dropout > 0) && !q_norm.on && !k_norm.on && !v_norm.on &&
+         projected.scalar_type() == at::kBFloat16 && projected.size(1) <= kLongest &&
+         own_attention_fits(head_dim, projected.device());
+}
+
 Turn Attention::turn(int64_t length, const Forward& forward) const {
   const AttentionCore core{heads, kv_heads, head_dim, {}, {}, {}, {}, 0};
   if (q_norm.on || k_norm.on || v_norm.on || qkv.bias.defined() || !takes_packed(forward) ||
@@ -51,6 +60,10 @@ at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& for
       return out(attention_core(projected, core));
     }
   }
+  if (packs_both_ways(projected, forward))
+    return out(
+        std::get<0>(own_attention(projected.view({b, t, heads + 2 * kv_heads, head_dim}), heads, kv_heads, false))
+            .flatten(2));
   TORCH_CHECK(!turned, "[attention] a projection of type ", projected.scalar_type(), " came turned");
   const at::Tensor all = projected.view({b, t, heads + 2 * kv_heads, head_dim});
   // One split, not three slices: its backward is a single concatenation.

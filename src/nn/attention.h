@@ -27,6 +27,7 @@ struct Attention {
  private:
   /// Whether attention takes the packed projection as it is, where kernels can.
   bool takes_packed(const Forward& forward) const;
+  bool packs_both_ways(const at::Tensor& projected, const Forward& forward) const;
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Forward& forward) const;
 };
 

@@ -1,6 +1,7 @@
 #include "ops/activation.h"
 
 #include "kernels/swiglu.h"
+#include "ops/column_sums.h"
 #include "ops/gemm.h"
 #include "ops/gemm_swiglu.h"
 #include "ops/kernel_types.h"
@@ -117,8 +118,8 @@ class ActivateProject : public torch::autograd::Function<ActivateProject> {
     const auto [gp, h] = kind == Activation::swiglu
                              ? gemm_swiglu_backward(flat, weight, rows)
                              : activation_backward(gemm(flat, weight, false, false), rows, kind, true);
-    return {gp.view(p.sizes()), gemm(flat, h, true, false), ctx->saved_data["bias"].toBool() ? flat.sum(0) : Tensor(),
-            Tensor(), Tensor()};
+    return {gp.view(p.sizes()), gemm(flat, h, true, false),
+            ctx->saved_data["bias"].toBool() ? column_sums(flat) : Tensor(), Tensor(), Tensor()};
   }
 };
 

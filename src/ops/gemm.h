@@ -5,13 +5,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 namespace siamese {
 
-/// a·b of two matrices, each transposed first where asked.
-at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, bool transpose_a, bool transpose_b);
+/// a·b of two matrices, each transposed first where asked, plus a bias on every row.
+at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, bool transpose_a, bool transpose_b,
+                const std::optional<at::Tensor>& bias = std::nullopt);
 
 /// The same by LibTorch's product.
-at::Tensor gemm_plain(const at::Tensor& a, const at::Tensor& b, bool transpose_a, bool transpose_b);
+at::Tensor gemm_plain(const at::Tensor& a, const at::Tensor& b, bool transpose_a, bool transpose_b,
+                      const std::optional<at::Tensor>& bias = std::nullopt);
 
 /// x [..., in]·Wᵀ + b for x of any shape.
 at::Tensor gemm_project(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);

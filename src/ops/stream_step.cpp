@@ -2,6 +2,7 @@
 // from the streams, so the operator stores nothing but them and a few numbers a row.
 #include "ops/stream_step.h"
 
+#include "ops/column_sums.h"
 #include "ops/gemm.h"
 #include "ops/gemm_swiglu.h"
 #include "ops/step_call.h"
@@ -118,7 +119,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
         to = result[static_cast<size_t>(places[i])];
       if (places[i] == kWeight && flat.defined())
         to = gemm(flat, result[kStepTensors].reshape({-1, weight.size(1)}), true, false);
-      if (places[i] == kBias && flat.defined()) to = flat.sum(0);
+      if (places[i] == kBias && flat.defined()) to = column_sums(flat);
     }
     return out;
   }

@@ -53,7 +53,7 @@ inline void randomise(Params& params) {
   params.initialise(1);
   for (const Parameter& p : params.all()) {
     const int64_t number = static_cast<int64_t>(std::hash<std::string>{}(p.name) % 1000003);
-    const at::Tensor noise = random_normal(p.value.sizes(), number);
+    const at::Tensor noise = random_normal(p.value.sizes(), number).to(p.value.device());
     const bool centred = p.name.ends_with("b_res");  // its start makes Sinkhorn's result all but the identity
     at::Tensor value = p.value.to(at::kDouble);
     if (p.init.kind == InitSpec::normal)

@@ -32,11 +32,14 @@ class GpuImages : public Gpu {
   void expect_near(const ModelConfig& c, at::ScalarType type, double bound) const {
     const std::vector<at::Tensor> want = results<Model>(c, false, at::kDouble, at::kCPU),
                                   got = results<Model>(c, true, type, gpu_);
+    // Random weights make some gradients sums that nearly cancel: what fp32 costs on the CPU is the measure.
+    const std::vector<at::Tensor> fp32 = results<Model>(c, true, at::kFloat, at::kCPU);
     double largest = 0;
     for (size_t i = 1; i < want.size(); ++i) largest = std::max(largest, want[i].abs().max().item<double>());
     for (size_t i = 0; i < want.size(); ++i) {
       const double scale = want[i].abs().max().item<double>() + (i == 0 ? 0 : 0.1 * largest);
-      EXPECT_LE((got[i] - want[i]).abs().max().item<double>(), bound * scale)
+      const double rounding = 8 * (fp32[i] - want[i]).abs().max().item<double>();
+      EXPECT_LE((got[i] - want[i]).abs().max().item<double>(), bound * scale + rounding)
           << c.family << " " << c.scheme << " " << c10::toString(type) << ", result " << i;
     }
   }
@@ -50,8 +53,8 @@ ModelConfig wide_config(const std::string& scheme, const std::string& family) {
 
 TEST_F(GpuImages, EverySchemeAgreesWithTheCpu) {
   for (const std::string& scheme : scheme_names()) {
-    expect_near<DeiT>(wide_config(scheme, "deit"), at::kFloat, 1e-4);
-    expect_near<DiT>(wide_config(scheme, "dit"), at::kFloat, 1e-4);
+    expect_near<DeiT>(wide_config(scheme, "deit"), at::kFloat, 2e-5);
+    expect_near<DiT>(wide_config(scheme, "dit"), at::kFloat, 2e-5);
   }
 }
 

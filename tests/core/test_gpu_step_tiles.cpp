@@ -16,13 +16,16 @@
 namespace siamese {
 namespace {
 
-enum class Form { pre, siamese, hybrid };
+enum class Form { pre, siamese, hybrid, sum };  // sum: both norms, none on their sum
 
 struct TileCase {
   Form form;
   bool layer;
   int64_t rows, d;
-  bool pending;  // the norm on x of the step before
+  bool pending;                      // the norm on x of the step before
+  int64_t samples = 1;               // of `rows` rows together
+  bool adaln = false, drop = false;  // gate, scale and shift of a sample; DropPath
+  bool first = false, end = false;   // nothing to write; no gradient but z's
 };
 
 constexpr double kEps = 1e-5;
@@ -49,10 +52,12 @@ class GpuStepTiles : public Gpu {
   }
 
   void check(const TileCase& c) {
-    static const char* const names[] = {"pre", "siamese", "hybrid"};
-    SCOPED_TRACE(fmt::format("{} {}, {} rows of {}{}", names[static_cast<int>(c.form)], c.layer ? "layer" : "rms",
-                             c.rows, c.d, c.pending ? ", pending" : ""));
-    const bool two = c.form != Form::pre, whole = c.form == Form::siamese;
+    static const char* const names[] = {"pre", "siamese", "hybrid", "sum"};
+    SCOPED_TRACE(fmt::format("{} {}, {} rows of {}, {} samples{}{}{}{}{}", names[static_cast<int>(c.form)],
+                             c.layer ? "layer" : "rms", c.rows, c.d, c.samples, c.pending ? ", pending" : "",
+                             c.adaln ? ", adaLN" : "", c.drop ? ", DropPath" : "", c.first ? ", first" : "",
+                             c.end ? ", end" : ""));
+    const bool two = c.form != Form::pre, norm_in = c.form == Form::siamese, whole = norm_in || c.form == Form::sum;
     int64_t number = 1000 * c.d + 20 * c.rows;
     auto normal = [&](at::IntArrayRef shape) {  // made on the GPU: there are many
       at::Tensor t = at::empty(shape, at::TensorOptions().device(gpu_).dtype(at::kFloat));
@@ -62,20 +67,28 @@ class GpuStepTiles : public Gpu {
     auto noise = [&](at::IntArrayRef shape, double mean, double std) {
       return (normal(shape) * std + mean).to(at::kBFloat16);
     };
-    const std::vector<int64_t> shape{c.rows, c.d};
+    const std::vector<int64_t> shape{c.samples, c.rows / c.samples, c.d};
     StepCall call;
     call.eps = kEps, call.a = two ? 0.5 : 1.0, call.dtype = at::kBFloat16;
     call.flags = kKeep | kNormY;
     if (c.layer) call.flags |= kLayer;
-    if (whole) call.flags |= kNormX | kNormIn | kDefer;
+    if (whole) call.flags |= kNormX | kDefer;
+    if (norm_in) call.flags |= kNormIn;
     auto norm = [&](StepTensor gain, StepTensor bias) {
       call.t[gain] = noise({c.d}, 1.0, 0.3);
       if (c.layer) call.t[bias] = noise({c.d}, 0.0, 0.3);
     };
-    call.t[kY] = noise(shape, -0.2, 2.0), call.t[kR] = noise(shape, 0.1, 1.0);
+    call.t[kY] = noise(shape, -0.2, 2.0);
+    if (!c.first) call.t[kR] = noise(shape, 0.1, 1.0);
     if (two) call.t[kX] = noise(shape, 0.3, 1.0);
-    norm(kGainY, kBiasY);
-    if (whole) norm(kGainX, kBiasX), norm(kGainIn, kBiasIn);
+    if (two || !c.adaln) norm(kGainY, kBiasY);  // adaLN's norm has no gain of its own
+    if (whole) norm(kGainX, kBiasX);
+    if (norm_in && !c.adaln) norm(kGainIn, kBiasIn);
+    if (c.adaln) {
+      if (!c.first) call.t[kGate] = noise({c.samples, c.d}, 0.2, 0.5);
+      call.t[kScale] = noise({c.samples, c.d}, 0.1, 0.5), call.t[kShift] = noise({c.samples, c.d}, 0.0, 0.5);
+    }
+    if (c.drop && !c.first) call.t[kRowScale] = (normal({c.samples}) > -0.5).to(at::kFloat) * 1.25;
     if (two && !whole) call.t[kC1] = noise({c.d}, 1.0, 0.3);
     if (c.pending) {
       norm(kGainBefore, kBiasBefore);
@@ -87,23 +100,31 @@ class GpuStepTiles : public Gpu {
       EXPECT_TRUE(!out[i].defined() || at::equal(out[i], again[i])) << "result " << i;
     const int64_t statistics = c.layer ? 6 : 3;  // RMSNorm leaves the means' rows as they are
     EXPECT_TRUE(at::equal(out[kStats].slice(0, 0, statistics), again[kStats].slice(0, 0, statistics)));
-    const at::Tensor w = call[kR].to(at::kDouble);
-    near(out[kYOut], call[kY].to(at::kDouble) + w, 0, "y'");
+    // What r is multiplied with before it is written.
+    at::Tensor by = at::ones({c.samples, 1, 1}, call[kY].options().dtype(at::kDouble));
+    if (call.has(kGate)) by = by * call[kGate].to(at::kDouble).unsqueeze(1);
+    if (call.has(kRowScale)) by = by * call[kRowScale].to(at::kDouble).view({-1, 1, 1});
+    const at::Tensor r = c.first ? at::zeros(shape, by.options()) : call[kR].to(at::kDouble), w = r * by;
+    const at::Tensor y_new = c.first ? call[kY] : out[kYOut];
+    const at::Tensor x_tilde = !two ? at::Tensor() : out[kXOut].defined() ? out[kXOut] : call[kX];
+    near(y_new, call[kY].to(at::kDouble) + w, 1e-6, "y'");
     if (two) {
       at::Tensor x = call[kX].to(at::kDouble);
       if (c.pending) {
-        const at::Tensor stats = call[kXStats].to(at::kDouble).unsqueeze(-1);
+        const at::Tensor stats = call[kXStats].to(at::kDouble).view({6, c.samples, -1, 1});
         if (c.layer) x = x - stats[3];
         x = x * stats[0] * call[kGainBefore].to(at::kDouble);
         if (c.layer) x = x + call[kBiasBefore].to(at::kDouble);
       }
-      near(out[kXOut], x + w * call.a, 1e-6, "x~");
+      near(x_tilde, x + w * call.a, 1e-6, "x~");
     }
 
     StepGradients g;
-    g.saved_y = out[kYOut], g.stats = out[kStats], g.want_z = true;
-    g.z = noise(shape, 0.0, 1.0), g.y_out = noise(shape, 0.0, 1.0);
-    if (two) g.saved_x = out[kXOut], g.x_out = noise(shape, 0.1, 1.0);
+    g.saved_y = y_new, g.stats = out[kStats], g.want_z = true;
+    g.z = noise(shape, 0.0, 1.0);
+    if (!c.end) g.y_out = noise(shape, 0.0, 1.0);
+    if (two) g.saved_x = x_tilde;
+    if (two && !c.end) g.x_out = noise(shape, 0.1, 1.0);
     const StepBackward got = backward(call, g);
     same(got, backward(call, g), kStepTensors + 1);
     g.want_z = false;
@@ -117,18 +138,21 @@ class GpuStepTiles : public Gpu {
       return leaves.back();
     };
     auto normed = [&](const at::Tensor& v, StepTensor gain, StepTensor bias) {
-      const Norm n{true, c.layer ? NormKind::layer : NormKind::rms, kEps, leaf(gain, call[gain]),
-                   c.layer ? leaf(bias, call[bias]) : at::Tensor()};
+      const Norm n{true, c.layer ? NormKind::layer : NormKind::rms, kEps,
+                   call.has(gain) ? leaf(gain, call[gain]) : at::Tensor(),
+                   call.has(bias) ? leaf(bias, call[bias]) : at::Tensor()};
       return norm_plain(v, n, at::kDouble);
     };
-    const at::Tensor y = leaf(kY, out[kYOut]);
-    at::Tensor z = normed(y, kGainY, kBiasY), objective = (y * g.y_out.to(at::kDouble)).sum();
+    const at::Tensor y = leaf(kY, y_new);
+    at::Tensor z = normed(y, kGainY, kBiasY), objective = at::zeros({}, y.options());
+    if (!c.end) objective = objective + (y * g.y_out.to(at::kDouble)).sum();
     if (two) {
-      const at::Tensor raw = leaf(kX, out[kXOut]), x = whole ? normed(raw, kGainX, kBiasX) : raw;
+      const at::Tensor raw = leaf(kX, x_tilde), x = whole ? normed(raw, kGainX, kBiasX) : raw;
       z = z + (whole ? x : x * leaf(kC1, call[kC1]));
-      objective = objective + (x * g.x_out.to(at::kDouble)).sum();
+      if (!c.end) objective = objective + (x * g.x_out.to(at::kDouble)).sum();
     }
-    if (whole) z = normed(z, kGainIn, kBiasIn);
+    if (norm_in) z = normed(z, kGainIn, kBiasIn);
+    if (c.adaln) z = z * (1 + leaf(kScale, call[kScale]).unsqueeze(1)) + leaf(kShift, call[kShift]).unsqueeze(1);
     const auto want = torch::autograd::grad({objective + (z * g.z.to(at::kDouble)).sum()}, leaves);
     near(out[kZ], z, 2e-5, "z");
     near(got[kStepTensors], z, 2e-5, "z again");
@@ -139,7 +163,12 @@ class GpuStepTiles : public Gpu {
            fmt::format("gradient of tensor {}", static_cast<int>(places[i])));
       if (!column) to_r = to_r + want[i] * (places[i] == kX ? call.a : 1.0);
     }
-    near(got[kR], to_r, 1e-4, "gradient of r");
+    if (c.first) return;
+    near(got[kR], to_r * by, 1e-4, "gradient of r");
+    if (!c.adaln) return;
+    at::Tensor of_gate = to_r * r;
+    if (c.drop) of_gate = of_gate * call[kRowScale].to(at::kDouble).view({-1, 1, 1});
+    near(got[kGate], of_gate.sum(1), 1e-4 * std::sqrt(static_cast<double>(c.rows)), "gradient of the gate");
   }
 };
 
@@ -150,11 +179,29 @@ TEST_F(GpuStepTiles, EqualFormulas) {
        std::vector<std::pair<int64_t, int64_t>>{{384, 18000}, {768, 10000}, {1024, 4000}, {2048, 2400}})
     for (const int64_t rows : {int64_t{1}, int64_t{12}, int64_t{131}, int64_t{402}, most, most + 3}) {
       if (under_sanitizer() && rows > 402) continue;
-      for (const Form form : {Form::pre, Form::siamese, Form::hybrid})
+      for (const Form form : {Form::pre, Form::siamese, Form::hybrid, Form::sum})
         for (const bool layer : {false, true}) {
           check({form, layer, rows, d, false});
           if (form != Form::pre) check({form, layer, rows, d, true});
         }
+    }
+}
+
+/// Samples of one row, of fewer rows than a block takes at once, of no even number; fewer and more than
+/// multiprocessors; one that is cut in parts.
+TEST_F(GpuStepTiles, EqualFormulasBySamples) {
+  for (const int64_t d : {384, 768})
+    for (const auto& [samples, each] :
+         std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {7, 64}, {200, 6}, {2, 2048}, {131, 64}, {300, 49}}) {
+      if (under_sanitizer() && samples * each > 448) continue;
+      for (const Form form : {Form::pre, Form::siamese, Form::hybrid, Form::sum})
+        for (const bool adaln : {false, true})
+          for (const bool drop : {false, true}) {
+            check({form, true, samples * each, d, form != Form::pre, samples, adaln, drop});
+            check({form, true, samples * each, d, false, samples, adaln, drop, true});
+            check({form, true, samples * each, d, form != Form::pre, samples, adaln, drop, false, true});
+            if (!adaln) check({form, false, samples * each, d, form != Form::pre, samples, adaln, drop});
+          }
     }
 }
 

@@ -12,17 +12,21 @@ namespace siamese {
 namespace {
 
 TEST(OwnAttention, GradientsByFiniteDifferences) {
-  for (const int64_t kv_heads : {1, 2, 4}) {
-    const at::Tensor qkv = random_normal({2, 5, 4 + 2 * kv_heads, 6}, 1).set_requires_grad(true);
-    expect_gradients([&] { return std::get<0>(own_attention(qkv, 4, kv_heads)).sin().sum(); }, {{"qkv", qkv}});
-  }
+  for (const bool causal : {true, false})
+    for (const int64_t kv_heads : {1, 2, 4}) {
+      const at::Tensor qkv = random_normal({2, 5, 4 + 2 * kv_heads, 6}, 1).set_requires_grad(true);
+      expect_gradients([&] { return std::get<0>(own_attention(qkv, 4, kv_heads, causal)).sin().sum(); },
+                       {{"qkv", qkv}});
+    }
 }
 
 struct Case {
   int64_t batch, length, heads, kv_heads;
 };
-const Case kCases[] = {{1, 1, 2, 1},   {2, 64, 3, 3},   {1, 128, 1, 1},  {3, 130, 2, 2}, {2, 200, 4, 2},
-                       {1, 777, 8, 2}, {2, 1024, 2, 1}, {4, 1100, 16, 4}};  // the last: several items a block
+const Case kCases[] = {
+    {1, 1, 2, 1},    {2, 64, 3, 3},  {1, 128, 1, 1}, {3, 130, 2, 2}, {2, 200, 4, 2},  {1, 777, 8, 2},
+    {2, 1024, 2, 1}, {7, 197, 3, 3}, {2, 256, 6, 6}, {3, 65, 2, 1},  {4, 1100, 16, 4}};  // the last: several items a
+                                                                                         // block
 
 struct Inputs {
   at::Tensor qkv, g, cos, sin;  // on the CPU, in fp64, what bf16 can say
@@ -43,37 +47,41 @@ void expect_close(const at::Tensor& got, const at::Tensor& want, const std::stri
 
 class GpuAttention : public Gpu {
  protected:
+  void compare(const Case& c, bool causal);
   void SetUp() override {
     Gpu::SetUp();
     if (!IsSkipped() && !own_attention_fits(64, gpu_)) GTEST_SKIP() << "no kernels for this GPU";
   }
 };
 
-TEST_F(GpuAttention, IsTheCpus) {
-  for (const Case& c : kCases) {
-    const std::string what =
-        c10::str(c.batch, " x ", c.length, " tokens, ", c.heads, " heads, ", c.kv_heads, " of keys");
-    const Inputs in = make_inputs(c);
-    const at::Tensor qkv = in.qkv.to(gpu_, at::kBFloat16), g = in.g.to(gpu_, at::kBFloat16);
-    const auto [want, want_sums] = own_attention(in.qkv, c.heads, c.kv_heads);
-    const auto [out, sums] = own_attention(qkv, c.heads, c.kv_heads);
-    expect_close(out, want, what + ": out");
-    expect_close(sums.slice(2, 0, c.length), want_sums.slice(2, 0, c.length), what + ": sums");
-    const at::Tensor cos = in.cos.to(gpu_, at::kFloat), sin = in.sin.to(gpu_, at::kFloat);
-    const at::Tensor natural = (sums.slice(2, 0, c.length) / M_LOG2E).contiguous();
-    for (const bool turned : {false, true}) {
-      auto angle = [&](const at::Tensor& t) { return turned ? t : at::Tensor(); };
-      const at::Tensor truth = own_attention_backward(in.g, in.qkv, want, want_sums, false, angle(in.cos),
-                                                      angle(in.sin), c.heads, c.kv_heads);
-      auto backward = [&](const at::Tensor& s, bool base_e) {
-        return own_attention_backward(g, qkv, out, s, base_e, angle(cos), angle(sin), c.heads, c.kv_heads);
-      };
-      const at::Tensor got = backward(sums, false);
-      expect_close(got, truth, what + (turned ? ": gradient, turned" : ": gradient"));
-      expect_close(backward(natural, true), truth, what + ": gradient from natural logarithms");
-      EXPECT_TRUE(at::equal(got, backward(sums, false))) << what << " twice";
-    }
+void GpuAttention::compare(const Case& c, bool causal) {
+  const std::string what = c10::str(c.batch, " x ", c.length, " tokens, ", c.heads, " heads, ", c.kv_heads, " of keys",
+                                    causal ? ", causal" : "");
+  const Inputs in = make_inputs(c);
+  const at::Tensor qkv = in.qkv.to(gpu_, at::kBFloat16), g = in.g.to(gpu_, at::kBFloat16);
+  const auto [want, want_sums] = own_attention(in.qkv, c.heads, c.kv_heads, causal);
+  const auto [out, sums] = own_attention(qkv, c.heads, c.kv_heads, causal);
+  expect_close(out, want, what + ": out");
+  expect_close(sums.slice(2, 0, c.length), want_sums.slice(2, 0, c.length), what + ": sums");
+  const at::Tensor cos = in.cos.to(gpu_, at::kFloat), sin = in.sin.to(gpu_, at::kFloat);
+  const at::Tensor natural = (sums.slice(2, 0, c.length) / M_LOG2E).contiguous();
+  for (const bool turned : {false, true}) {
+    auto angle = [&](const at::Tensor& t) { return turned ? t : at::Tensor(); };
+    const at::Tensor truth = own_attention_backward(in.g, in.qkv, want, want_sums, false, angle(in.cos), angle(in.sin),
+                                                    c.heads, c.kv_heads, causal);
+    auto backward = [&](const at::Tensor& s, bool base_e) {
+      return own_attention_backward(g, qkv, out, s, base_e, angle(cos), angle(sin), c.heads, c.kv_heads, causal);
+    };
+    const at::Tensor got = backward(sums, false);
+    expect_close(got, truth, what + (turned ? ": gradient, turned" : ": gradient"));
+    expect_close(backward(natural, true), truth, what + ": gradient from natural logarithms");
+    EXPECT_TRUE(at::equal(got, backward(sums, false))) << what << " twice";
   }
+}
+
+TEST_F(GpuAttention, IsTheCpus) {
+  for (const bool causal : {true, false})
+    for (const Case& c : kCases) compare(c, causal);
 }
 
 /// From the projection to the heads' output and back, whoever attends: rotary positions, norms, and what is turned

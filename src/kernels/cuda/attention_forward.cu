@@ -1,5 +1,5 @@
 // O = softmax(c·QKᵀ)·V by rows. A block owns 128 queries of a head; keys and values stream by in tiles of 128, from the
-// diagonal backwards, with the running maximum m and sum l of each row: P = 2^(S - m), O ← O·2^(m - m') + P·V.
+// diagonal (or the end) backwards, with the running maximum m and sum l of each row: P = 2^(S - m), O ← O·2^(m - m') + P·V.
 #include "kernels/cuda/attention_hopper.cuh"
 
 namespace siamese::kernels::attention {
@@ -12,6 +12,7 @@ struct Maps {
   CUtensorMap q, k, v, out;
 };
 
+template <bool causal>
 __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& memory) {
   for (int i = blockIdx.x; i < s.blocks * s.batch * s.heads; i += gridDim.x) {
     const QueryItem item(s, i);
@@ -21,7 +22,7 @@ __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& m
     hopper::load_box(maps.q, memory.own.stage(), memory.own.filled(), item.head * kHead, item.block * kOwned,
                      item.batch);
     memory.own.advance();
-    for (int j = item.block; j >= 0; --j)
+    for (int j = s.last<causal>(item.block); j >= 0; --j)
       for (const CUtensorMap* map : {&maps.k, &maps.v}) {
         memory.ring.wait_empty();
         hopper::barrier_expect(memory.ring.filled(), kTile128);
@@ -63,6 +64,7 @@ __device__ __forceinline__ void soften(float (&s)[64], float (&m)[2], float (&l)
   for (int half = 0; half < 2; ++half) l[half] = l[half] * factor[half] + (sum[half][0] + sum[half][1]);
 }
 
+template <bool causal>
 __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Memory& memory, float* log_sums,
                                        int mine) {
   const Lane lane;
@@ -83,12 +85,15 @@ __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Mem
     hopper::products_wait<0>();
     ring.release(ring.at);
     ring.advance();
+    const int last = shape.last<causal>(item.block), left = shape.length - 128 * last;
 #pragma unroll
-    for (int c = 0; c < 64; ++c)  // ahead of the diagonal
-      if (8 * (c / 4) + lane.column + (c & 1) > mine * 64 + lane.row + (c >> 1 & 1) * 8) s[c] = -INFINITY;
+    for (int c = 0; c < 64; ++c) {  // ahead of the diagonal, or past the end
+      const int column = 8 * (c / 4) + lane.column + (c & 1);
+      if (causal ? column > mine * 64 + lane.row + (c >> 1 & 1) * 8 : column >= left) s[c] = -INFINITY;
+    }
     soften(s, m, l, factor, shape.scale_log2);
     pack_rows<64>(p, s);
-    for (int j = item.block - 1; j >= 0; --j) {  // S of this tile, P·V of the last one
+    for (int j = last - 1; j >= 0; --j) {  // S of this tile, P·V of the last one
       ring.wait_filled();
       const int of_v = ring.at;
       const uint32_t v = ring.stage();
@@ -97,7 +102,7 @@ __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Mem
       turns.begin();
       times_transposed<128>(s, q, ring.stage());
       hopper::products_commit();
-      times<8>(o, p, v, j + 1 < item.block);
+      times<8>(o, p, v, j + 1 < last);
       hopper::products_commit();
       turns.end();
       hopper::products_wait<1>();
@@ -115,7 +120,7 @@ __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Mem
     }
     ring.wait_filled();
     turns.begin();
-    times<8>(o, p, ring.stage(), item.block > 0);
+    times<8>(o, p, ring.stage(), last > 0);
     hopper::products_commit();
     turns.end();
     hopper::products_wait<0>();
@@ -140,11 +145,13 @@ __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Mem
   }
 }
 
+template <bool causal>
 __global__ void __launch_bounds__(kThreads, 1)
     forward_kernel(const Shape shape, const __grid_constant__ Maps maps, float* log_sums) {
   extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
   Memory memory(hopper::shared_address(dynamic_bytes), kTile128, kTile128, kStages);
-  in_roles([&] { feed(shape, maps, memory); }, [&](int mine) { attend(shape, maps, memory, log_sums, mine); });
+  in_roles([&] { feed<causal>(shape, maps, memory); },
+           [&](int mine) { attend<causal>(shape, maps, memory, log_sums, mine); });
 }
 
 }  // namespace
@@ -156,10 +163,11 @@ cudaError_t launch_forward(const AttentionCuda& call, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   const Shape shape = shape_of(call);
   int blocks = 0;
-  if (const cudaError_t e = prepare(forward_kernel, kBytes, shape.blocks * shape.batch * shape.heads, &blocks);
+  const auto kernel = call.causal ? forward_kernel<true> : forward_kernel<false>;
+  if (const cudaError_t e = prepare(kernel, kBytes, shape.blocks * shape.batch * shape.heads, &blocks);
       e != cudaSuccess)
     return e;
-  forward_kernel<<<blocks, kThreads, kBytes, stream>>>(shape, maps, call.log_sums);
+  kernel<<<blocks, kThreads, kBytes, stream>>>(shape, maps, call.log_sums);
   return cudaGetLastError();
 }
 

@@ -16,6 +16,11 @@ struct Shape {
   float scale, scale_log2;                           // c, and c·log2(e)
 
   __device__ int group() const { return heads / kv_heads; }
+  /// The last block of keys that a block of queries looks at.
+  template <bool causal>
+  __device__ int last(int block) const {
+    return causal ? block : blocks - 1;
+  }
 };
 
 /// Barriers and stages that both sides go through in the same order.

@@ -1,5 +1,5 @@
-// Causal attention of heads of 64 on Hopper, deterministic in both passes. With S = c·QKᵀ under the causal mask, P =
-// softmax(S) and D = Σ G⊙O by rows:
+// Attention of heads of 64 on Hopper, causal or not, deterministic in both passes. With S = c·QKᵀ (under the causal
+// mask), P = softmax(S) and D = Σ G⊙O by rows:
 //   forward:   O = P·V, and the logarithms of the rows' sums
 //   backward:  P again from them;  g_V = Pᵀ·G,  dS = P⊙(G·Vᵀ - D),  g_Q = c·dS·K,  g_K = c·dSᵀ·Q
 // The backward pass computes P twice, once by rows for g_Q and once by columns for g_K and g_V, so that every sum has
@@ -20,6 +20,7 @@ struct AttentionTensor {
 
 struct AttentionCuda {
   int batch = 0, heads = 0, kv_heads = 0, length = 0;
+  bool causal = true;
   float scale = 0.125f;  // c
   AttentionTensor q, k, v, out;
   float* log_sums = nullptr;  // [batch, heads, attention_rows(length)], base 2

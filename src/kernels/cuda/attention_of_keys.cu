@@ -1,5 +1,6 @@
 // g_V = Pᵀ·G and g_K = c·dSᵀ·Q by columns, dS = P⊙(G·Vᵀ - D). A block owns 128 keys and values of a head; the queries
-// of all heads that share them, with their gradients, sums and D, stream by in tiles of 64, from the diagonal on.
+// of all heads that share them, with their gradients, sums and D, stream by in tiles of 64, from the diagonal (or the
+// start) on.
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/attention_hopper.cuh"
 
@@ -27,6 +28,7 @@ struct Maps {
 
 __device__ __forceinline__ int query_tiles(const Shape& s) { return (s.length + 63) / 64; }
 
+template <bool causal>
 __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, const float* log_sums, const float* dots,
                                      Memory& memory) {
   for (int i = blockIdx.x; i < s.blocks * s.batch * s.kv_heads; i += gridDim.x) {
@@ -38,7 +40,7 @@ __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, const flo
     hopper::load_box(maps.v, own + kTile128, filled, item.head * kHead, item.block * kOwned, item.batch);
     memory.own.advance();
     for (int head = item.head * s.group(); head < (item.head + 1) * s.group(); ++head)
-      for (int t = 2 * item.block; t < query_tiles(s); ++t) {
+      for (int t = causal ? 2 * item.block : 0; t < query_tiles(s); ++t) {
         const uint32_t to = memory.ring.stage(), full = memory.ring.filled();
         const int64_t numbers = static_cast<int64_t>(item.batch * s.heads + head) * s.rows + t * 64;
         memory.ring.wait_empty();
@@ -59,6 +61,7 @@ __device__ __forceinline__ float2 numbers_at(uint32_t address) {
   return f;
 }
 
+template <bool causal>
 __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& maps, Memory& memory, const float* cos,
                                               const float* sin, int mine) {
   const Lane lane;
@@ -75,10 +78,10 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
     // Each turn: Sᵀ and V·Gᵀ of this tile, and Pᵀ·G and dSᵀ·Q of the last one, at first zero times anything.
     uint32_t last_q = own, last_g = own + kTile128;  // this group's keys and values, until there is a tile
     int stage = -1;
-    const int first = 2 * item.block, tiles = query_tiles(shape);
+    const int first = causal ? 2 * item.block : 0, tiles = query_tiles(shape);
     for (int n = 0, t = first; n < shape.group() * (tiles - first); ++n, t = t + 1 < tiles ? t + 1 : first) {
       ring.wait_filled();
-      if (t < first + mine) {  // these queries look at nothing of ours
+      if (causal && t < first + mine) {  // these queries look at nothing of ours
         turns.begin();
         turns.end();
         ring.release(ring.at);
@@ -105,7 +108,7 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
         for (int c = 0; c < 4; ++c)
           s[4 * j + c] = hopper::exp2_fast(fmaf(s[4 * j + c], shape.scale_log2, -((c & 1) ? shift.y : shift.x)));
       }
-      if (t == first + mine) {  // the diagonal
+      if (causal && t == first + mine) {  // the diagonal
 #pragma unroll
         for (int c = 0; c < 32; ++c)
           if (lane.row + (c >> 1 & 1) * 8 > 8 * (c / 4) + lane.column + (c & 1)) s[c] = 0.f;
@@ -147,13 +150,14 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
   }
 }
 
+template <bool causal>
 __global__ void __launch_bounds__(kThreads, 1)
     of_keys_kernel(const Shape shape, const __grid_constant__ Maps maps, const float* log_sums, const float* dots,
                    const float* cos, const float* sin) {
   extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
   Memory memory(hopper::shared_address(dynamic_bytes), 2 * kTile128, kStage, kStages);
-  in_roles([&] { feed(shape, maps, log_sums, dots, memory); },
-           [&](int mine) { differentiate(shape, maps, memory, cos, sin, mine); });
+  in_roles([&] { feed<causal>(shape, maps, log_sums, dots, memory); },
+           [&](int mine) { differentiate<causal>(shape, maps, memory, cos, sin, mine); });
 }
 
 }  // namespace
@@ -168,10 +172,11 @@ cudaError_t launch_of_keys(const AttentionCuda& call, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   const Shape shape = shape_of(call);
   int blocks = 0;
-  if (const cudaError_t e = prepare(of_keys_kernel, kBytes, shape.blocks * shape.batch * shape.kv_heads, &blocks);
+  const auto kernel = call.causal ? of_keys_kernel<true> : of_keys_kernel<false>;
+  if (const cudaError_t e = prepare(kernel, kBytes, shape.blocks * shape.batch * shape.kv_heads, &blocks);
       e != cudaSuccess)
     return e;
-  of_keys_kernel<<<blocks, kThreads, kBytes, stream>>>(shape, maps, call.log_sums, call.dots, call.cos, call.sin);
+  kernel<<<blocks, kThreads, kBytes, stream>>>(shape, maps, call.log_sums, call.dots, call.cos, call.sin);
   return cudaGetLastError();
 }
 

@@ -1,5 +1,5 @@
 // g_Q = c·dS·K by rows, dS = P⊙(G·Vᵀ - D). A block owns 128 queries of a head; keys and values stream by in tiles of
-// 128, from the diagonal backwards, and are taken 64 at a time.
+// 128, from the diagonal (or the end) backwards, and are taken 64 at a time.
 #include "kernels/cuda/attention_hopper.cuh"
 
 namespace siamese::kernels::attention {
@@ -12,6 +12,7 @@ struct Maps {
   CUtensorMap q, k, v, g, g_q;
 };
 
+template <bool causal>
 __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& memory) {
   for (int i = blockIdx.x; i < s.blocks * s.batch * s.heads; i += gridDim.x) {
     const QueryItem item(s, i);
@@ -21,7 +22,7 @@ __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& m
     hopper::load_box(maps.q, memory.own.stage(), memory.own.filled(), item.head * kHead, row, item.batch);
     hopper::load_box(maps.g, memory.own.stage() + kTile128, memory.own.filled(), item.head * kHead, row, item.batch);
     memory.own.advance();
-    for (int j = item.block; j >= 0; --j) {
+    for (int j = s.last<causal>(item.block); j >= 0; --j) {
       memory.ring.wait_empty();
       hopper::barrier_expect(memory.ring.filled(), 2 * kTile128);
       hopper::load_box(maps.k, memory.ring.stage(), memory.ring.filled(), kv, j * 128, item.batch);
@@ -31,6 +32,7 @@ __device__ __forceinline__ void feed(const Shape& s, const Maps& maps, Memory& m
   }
 }
 
+template <bool causal>
 __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& maps, Memory& memory,
                                               const float* log_sums, const float* dots, const float* cos,
                                               const float* sin, int mine) {
@@ -52,11 +54,13 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
     uint32_t last = own;
     int stage = -1;
     bool any = false;
-    for (int j = item.block; j >= 0; --j) {
+    const int last_block = shape.last<causal>(item.block);
+    for (int j = last_block; j >= 0; --j) {
       ring.wait_filled();
       for (int half = 0; half < 2; ++half) {
         const uint32_t k = ring.stage() + half * kTile64;
-        if (j == item.block && half > mine) {  // all ahead of these queries
+        const int left = shape.length - 128 * j - 64 * half;                   // keys from here on
+        if (causal ? j == item.block && half > mine : half > 0 && left <= 0) {  // all ahead of these queries, or none
           turns.begin();
           turns.end();
           continue;
@@ -73,10 +77,12 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
         hopper::products_wait<2>();
 #pragma unroll
         for (int c = 0; c < 32; ++c) s[c] = hopper::exp2_fast(fmaf(s[c], shape.scale_log2, -shift[c >> 1 & 1]));
-        if (j == item.block && half == mine) {  // the diagonal
+        if (causal ? j == item.block && half == mine : left < 64) {  // the diagonal, or the end
 #pragma unroll
-          for (int c = 0; c < 32; ++c)
-            if (8 * (c / 4) + lane.column + (c & 1) > lane.row + (c >> 1 & 1) * 8) s[c] = 0.f;
+          for (int c = 0; c < 32; ++c) {
+            const int column = 8 * (c / 4) + lane.column + (c & 1);
+            if (causal ? column > lane.row + (c >> 1 & 1) * 8 : column >= left) s[c] = 0.f;
+          }
         }
         hopper::products_wait<1>();
 #pragma unroll
@@ -104,13 +110,14 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
   }
 }
 
+template <bool causal>
 __global__ void __launch_bounds__(kThreads, 1)
     of_queries_kernel(const Shape shape, const __grid_constant__ Maps maps, const float* log_sums, const float* dots,
                       const float* cos, const float* sin) {
   extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
   Memory memory(hopper::shared_address(dynamic_bytes), 2 * kTile128, 2 * kTile128, kStages);
-  in_roles([&] { feed(shape, maps, memory); },
-           [&](int mine) { differentiate(shape, maps, memory, log_sums, dots, cos, sin, mine); });
+  in_roles([&] { feed<causal>(shape, maps, memory); },
+           [&](int mine) { differentiate<causal>(shape, maps, memory, log_sums, dots, cos, sin, mine); });
 }
 
 }  // namespace
@@ -123,10 +130,11 @@ cudaError_t launch_of_queries(const AttentionCuda& call, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   const Shape shape = shape_of(call);
   int blocks = 0;
-  if (const cudaError_t e = prepare(of_queries_kernel, kBytes, shape.blocks * shape.batch * shape.heads, &blocks);
+  const auto kernel = call.causal ? of_queries_kernel<true> : of_queries_kernel<false>;
+  if (const cudaError_t e = prepare(kernel, kBytes, shape.blocks * shape.batch * shape.heads, &blocks);
       e != cudaSuccess)
     return e;
-  of_queries_kernel<<<blocks, kThreads, kBytes, stream>>>(shape, maps, call.log_sums, call.dots, call.cos, call.sin);
+  kernel<<<blocks, kThreads, kBytes, stream>>>(shape, maps, call.log_sums, call.dots, call.cos, call.sin);
   return cudaGetLastError();
 }
 

@@ -5,6 +5,9 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdlib>
+#include <cstring>
+
 namespace siamese::kernels {
 
 /// In the first kernel: the next may be launched from now on.
@@ -29,6 +32,15 @@ inline bool built_for_hopper() {
   return cudaFuncGetAttributes(&a, code_probe<0>) == cudaSuccess && a.ptxVersion >= 90;
 }
 
+/// SIAMESE_EARLY_LAUNCH=0 turns it off: compute-sanitizer's records get mixed up where kernels overlap.
+inline bool early_launch_wanted() {
+  static const bool wanted = [] {
+    const char* given = std::getenv("SIAMESE_EARLY_LAUNCH");
+    return given == nullptr || std::strcmp(given, "0") != 0;
+  }();
+  return wanted;
+}
+
 template <class... Formal, class... Actual>
 cudaError_t launch_early(void (*kernel)(Formal...), dim3 grid, dim3 block, cudaStream_t stream, Actual... arguments) {
   cudaLaunchAttribute early{};
@@ -36,7 +48,7 @@ cudaError_t launch_early(void (*kernel)(Formal...), dim3 grid, dim3 block, cudaS
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid, config.blockDim = block, config.stream = stream;
-  config.attrs = &early, config.numAttrs = built_for_hopper() ? 1 : 0;
+  config.attrs = &early, config.numAttrs = built_for_hopper() && early_launch_wanted() ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 

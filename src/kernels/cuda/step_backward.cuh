@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1) step_backward_ke
   auto bias = [&](const void* from, int k) { return bias8<Z>(from, at.column(k), d); };
   auto of_sample = [&](const void* from, int k, float otherwise) {
     Float8 f = fill8(otherwise);
-    if (from != nullptr) f = vector(static_cast<const Z*>(from) + rows.sample * d, k);
+    if (from != nullptr) f = vector(static_cast<const Z*>(from) + rows.sample * p.sample_stride, k);
     return f;
   };
   constexpr bool any = form == StepForm::any, whole = form == StepForm::whole;

@@ -13,7 +13,8 @@
 
 namespace siamese::kernels::tile {
 
-/// The forms training runs through. pre: y alone, N_y; whole: both streams, N_x, N_y, N_in; mixed: both, c1 and N_y.
+/// The forms training runs through. pre: y alone, N_y; whole: both streams, N_x, N_y, and N_in or not; mixed: both, c1
+/// and N_y.
 enum class Form { pre, whole, mixed };
 
 /// V vectors of Q neighbouring columns a thread, Q·T apart; R rows a tile; gains in registers or in shared memory; at
@@ -22,6 +23,11 @@ template <int kQ, int kV, int kR, bool kHeld, int kMost, int kAhead, bool kOneWa
 struct Config {
   static constexpr int Q = kQ, V = kV, R = kR, E = kQ * kV, threads = kMost, stages = kAhead;
   static constexpr bool registers = kHeld, warp = kOneWarp;
+};
+
+/// Tiles ahead; where rows belong to samples, the tiles of a part and the parts of a sample.
+struct Plan {
+  int stages = 0, tiles = 0, parts = 0;
 };
 
 struct Place {
@@ -38,18 +44,19 @@ struct Place {
 
 /// What a kernel keeps in shared memory. inputs: rows fetched; numbers: statistics of a row; gains: vectors [d];
 /// values: the most that a row's threads exchange at once; columns: column sums, which take the tiles' place at the
-/// end.
+/// end; samples: those of a sample, which have a place of their own.
 struct Needs {
-  int inputs, numbers, gains, values, columns;
+  int inputs, numbers, gains, values, columns, samples = 0;
 };
 /// Byte offsets of the shared memory's parts, barriers first; `stage` the bytes of one tile, `group` those of a group.
 struct Layout {
-  int exchange, gains, ring, stage, group, bytes;
+  int exchange, gains, samples, ring, stage, group, bytes;
 
   __host__ __device__ Layout(const Needs& needs, int d, int threads, int groups, int stages, int R)
       : exchange(up(groups * stages * 8)),
         gains(exchange + up(groups * 2 * padded(threads / 32) * needs.values * R * 4)),
-        ring(gains + needs.gains * d * 4),
+        samples(gains + needs.gains * d * 4),
+        ring(samples + needs.samples * d * 4),
         stage(needs.inputs * R * d * 2 + up(needs.numbers * R * 4)) {
     const int sums = needs.columns * d * 4, tiles = stages * stage;
     group = sums > tiles ? sums : tiles;
@@ -111,20 +118,48 @@ __device__ __forceinline__ Words<E> narrow(const float (&v)[E]) {
   return r;
 }
 
-/// The tiles of a group: tile i of a block's group is fetched into stage i % S. One warp does it.
-template <class C, int K, int N>
+/// A group's way through the tiles: every so-many-th of all. Where rows belong to samples (adaLN), a block takes whole
+/// parts, none of which crosses a sample, and its groups share each: every thread meets the same parts in order.
+template <bool kSample>
+struct Walk {
+  int tile, part, end, each;  // end of the part, tiles of one
+
+  __device__ Walk(int tiles_each, const Place& at)
+      : part(static_cast<int>(blockIdx.x)), end((part + 1) * tiles_each), each(tiles_each) {
+    tile = kSample ? part * each + at.group : part + static_cast<int>(gridDim.x) * at.group;
+  }
+  __device__ __forceinline__ void next(const Place& at) {
+    if constexpr (!kSample) {
+      tile += static_cast<int>(gridDim.x) * at.groups;
+    } else if ((tile += at.groups) >= end) {
+      part += static_cast<int>(gridDim.x);
+      end = (part + 1) * each;
+      tile = part * each + at.group;
+    }
+  }
+};
+
+/// The tiles of a group: tile i of a block's group is fetched into stage i % S. One warp does it. Inputs of the mask
+/// kMaybe may be null: zeros.
+template <class C, int K, int N, unsigned kMaybe, bool kSample>
 class Tiles {
  public:
   /// Statistic n of a row is numbers[(first + step·n)·rows + row]; no numbers: none are read.
-  __device__ Tiles(char* memory, const Layout& lie, int stages, int64_t rows, const void* const* from,
+  __device__ Tiles(char* memory, const Layout& lie, int stages, int64_t rows, int tiles_each, const void* const* from,
                    const float* numbers, int first, int step, const Place& at)
-      : at_(at), rows_(rows), numbers_(numbers), first_(first), step_(step), stages_(stages), stage_bytes_(lie.stage) {
+      : at_(at),
+        rows_(rows),
+        numbers_(numbers),
+        first_(first),
+        step_(step),
+        stages_(stages),
+        stage_bytes_(lie.stage),
+        now_(tiles_each, at),
+        ahead_(tiles_each, at) {
     static_assert(N * C::R <= 32);
     row_bytes_ = 2 * at.threads * C::E;
     ring_ = memory + lie.ring + at.group * lie.group;
     full_ = hopper::shared_address(memory) + static_cast<unsigned>(at.group * stages * 8);
-    stride_ = static_cast<int>(gridDim.x) * at.groups;
-    tile_ = static_cast<int>(blockIdx.x) + static_cast<int>(gridDim.x) * at.group;
     count_ = static_cast<int>(rows / C::R);
 #pragma unroll
     for (int k = 0; k < K; ++k) from_[k] = static_cast<const char*>(from[k]);
@@ -133,37 +168,41 @@ class Tiles {
       hopper::barrier_init_done();
     }
     __syncthreads();
-    for (int s = 0; s < stages && tile_ + s * stride_ < count_; ++s) fetch(tile_ + s * stride_, s);
+    for (int s = 0; s < stages && ahead_.tile < count_; ++s) fetch(s);
   }
-  __device__ __forceinline__ bool more() const { return tile_ < count_; }
+  __device__ __forceinline__ bool more() const { return now_.tile < count_; }
+  __device__ __forceinline__ int part() const { return now_.part; }
   __device__ __forceinline__ void wait() const { hopper::barrier_wait(barrier(stage_), phase_); }
   /// This thread's columns of row r of input k, and the row's statistic n.
   __device__ __forceinline__ Words<C::E> get(int k, int r) const {
+    if ((kMaybe >> k & 1) != 0 && from_[k] == nullptr) return Words<C::E>{};
     return read<C>(here() + (k * C::R + r) * row_bytes_ + 2 * C::Q * at_.thread, at_.threads);
   }
   __device__ __forceinline__ float number(int n, int r) const {
     return reinterpret_cast<const float*>(here() + K * C::R * row_bytes_)[n * C::R + r];
   }
-  __device__ __forceinline__ int64_t row() const { return static_cast<int64_t>(tile_) * C::R; }
+  __device__ __forceinline__ int64_t row() const { return static_cast<int64_t>(now_.tile) * C::R; }
   __device__ __forceinline__ void put(void* to, int r, const Words<C::E>& v) const {
     write<C>(static_cast<char*>(to) + (row() + r) * row_bytes_ + 2 * C::Q * at_.thread, v, at_.threads);
   }
   __device__ __forceinline__ void put(void* to, int r, const float (&v)[C::E]) const { put(to, r, narrow(v)); }
   /// All threads of the group have read this tile: another one takes its place.
-  __device__ __forceinline__ void refill() const {
-    if (tile_ + stages_ * stride_ < count_) fetch(tile_ + stages_ * stride_, stage_);
+  __device__ __forceinline__ void refill() {
+    if (ahead_.tile < count_) fetch(stage_);
   }
   __device__ __forceinline__ void next() {
-    tile_ += stride_;
+    now_.next(at_);
     if (++stage_ == stages_) stage_ = 0, phase_ ^= 1;
   }
 
  private:
   __device__ __forceinline__ uint32_t barrier(int s) const { return full_ + 8 * static_cast<unsigned>(s); }
   __device__ __forceinline__ const char* here() const { return ring_ + stage_ * stage_bytes_; }
-  __device__ __forceinline__ void fetch(int tile, int s) const {
+  /// The next tile ahead into stage s.
+  __device__ __forceinline__ void fetch(int s) {
+    const int64_t row = static_cast<int64_t>(ahead_.tile) * C::R;
+    ahead_.next(at_);
     if (at_.warp != 0) return;
-    const int64_t row = static_cast<int64_t>(tile) * C::R;
     char* to = ring_ + s * stage_bytes_;
     const int bytes = C::R * row_bytes_;
     if (at_.lane < N * C::R && numbers_ != nullptr)
@@ -171,19 +210,25 @@ class Tiles {
                   numbers_ + (first_ + step_ * (at_.lane / C::R)) * rows_ + row + at_.lane % C::R);
     copy_async_arrive(barrier(s));
     if (at_.lane != 0) return;
-    hopper::barrier_expect(barrier(s), static_cast<unsigned>(K * bytes));
+    auto there = [&](int k) { return (kMaybe >> k & 1) == 0 || from_[k] != nullptr; };
+    int count = 0;
+#pragma unroll
+    for (int k = 0; k < K; ++k) count += there(k) ? 1 : 0;
+    hopper::barrier_expect(barrier(s), static_cast<unsigned>(count * bytes));
 #pragma unroll
     for (int k = 0; k < K; ++k)
-      copy_bulk(hopper::shared_address(to + k * bytes), from_[k] + row * row_bytes_, static_cast<unsigned>(bytes),
-                barrier(s));
+      if (there(k))
+        copy_bulk(hopper::shared_address(to + k * bytes), from_[k] + row * row_bytes_, static_cast<unsigned>(bytes),
+                  barrier(s));
   }
   Place at_;
   const char* from_[K];
   char* ring_;
   int64_t rows_;
   const float* numbers_;
-  int first_, step_, stages_, stage_bytes_, row_bytes_, stride_, tile_, count_, stage_ = 0;
+  int first_, step_, stages_, stage_bytes_, row_bytes_, count_, stage_ = 0;
   uint32_t full_, phase_ = 0;
+  Walk<kSample> now_, ahead_;
 };
 
 }  // namespace siamese::kernels::tile

@@ -1,7 +1,8 @@
 // Backward pass of a tile with N_x, N_y and N_in: `siamese`. With t = γ_in g, û = ρ_in(u [- μ]):
 //   g_u = ρ_in(t - û·mean(ût) [- mean(t)]),  t_x = γ_x(g_X + g_u),  t_y = γ_y g_u
 //   g_x̃ = ρ_x(t_x - x̂·mean(x̂t_x) [- mean(t_x)]),  g_y = g_y' + ρ_y(t_y - ŷ·mean(ŷt_y) [- mean(t_y)])
-// and g_w = g_y + a·g_x̃; the column sums are as in step_backward.cuh.
+// and g_w = g_y + a·g_x̃; the column sums are as in step_backward.cuh. Without N_in its statistics are those of the
+// identity (ρ = 1, μ = 0), and g_u = t.
 #pragma once
 
 #include "kernels/cuda/step_tile_columns.cuh"
@@ -9,13 +10,14 @@
 namespace siamese::kernels::tile {
 
 /// LayerNorm, two exchanges: Σût, Σt; then, with g_u known, Σx̂t_x, Σt_x, Σŷt_y, Σt_y.
-template <class C, class T, class G>
-__device__ __forceinline__ void backward_all_layer(const StepCuda& p, const T& tile, const G& gains,
-                                                   Exchange<C::warp>& rows, float inverse, float (&sum)[6][C::E]) {
-  using B = Backward<Form::whole, true>;
+template <bool sample, class C, class T, class G>
+__device__ __forceinline__ void backward_all_layer(const StepCuda& p, T& tile, const G& gains, Exchange<C::warp>& rows,
+                                                   float inverse,
+                                                   float (&sum)[Backward<Form::whole, true, sample>::columns][C::E]) {
+  using B = Backward<Form::whole, true, sample>;
   constexpr int R = C::R, E = C::E;
   float x[R][E], y[R][E], u[R][E], g[R][E], to_x[R][E], v[2 * R], w[4 * R];
-  Words<E> gy[R];
+  Words<E> gy[R], update[R];
   float rho_x[R], rho_y[R], rho_in[R];
   {
     float ga[E], gb[E], gin[E], bias[E];
@@ -28,6 +30,7 @@ __device__ __forceinline__ void backward_all_layer(const StepCuda& p, const T& t
       widen(y[r], tile.get(B::kY, r));
       widen(g[r], tile.get(B::kGz, r));
       gy[r] = tile.get(B::kGy, r);
+      if constexpr (sample) update[r] = tile.get(B::kR, r);
       widen(x[r], tile.get(B::kX, r));
       widen(to_x[r], tile.get(B::kGx, r));
       float ut = 0.f, ts = 0.f;
@@ -62,7 +65,7 @@ __device__ __forceinline__ void backward_all_layer(const StepCuda& p, const T& t
     gains.get(B::gain_a, ga), gains.get(B::gain_y, gb), gains.get(B::gain_in, gin);
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      const float s = rho_in[r] * inverse * v[2 * r], level = rho_in[r] * inverse * v[2 * r + 1];
+      const float share = p.norm_in ? rho_in[r] * inverse : 0.f, s = share * v[2 * r], level = share * v[2 * r + 1];
       float xt = 0.f, tx = 0.f, yt = 0.f, ty = 0.f;
 #pragma unroll
       for (int i = 0; i < E; ++i) {
@@ -98,16 +101,16 @@ __device__ __forceinline__ void backward_all_layer(const StepCuda& p, const T& t
     tile.put(p.g_y, r, out);
 #pragma unroll
     for (int i = 0; i < E; ++i) out[i] += p.a * to_x[r][i];
-    tile.put(p.g_r, r, out);
+    put_update<B, sample, C>(p, tile, gains, r, out, update[r], sum);
   }
 }
 
 /// RMSNorm, one exchange: with A = γ_x x̂ and B = γ_y ŷ, so that u = A + B: Σ A g_X, Σ At, Σ Bt, Σ Au. The rest follows:
 /// mean(ut) is the sum of two of them, and mean(Au) + mean(Bu) = mean(u²) = 1/ρ_in² - ε.
 template <class C, class T, class G>
-__device__ __forceinline__ void backward_all_rms(const StepCuda& p, const T& tile, const G& gains,
-                                                 Exchange<C::warp>& rows, float inverse, float (&sum)[3][C::E]) {
-  using B = Backward<Form::whole, false>;
+__device__ __forceinline__ void backward_all_rms(const StepCuda& p, T& tile, const G& gains, Exchange<C::warp>& rows,
+                                                 float inverse, float (&sum)[3][C::E]) {
+  using B = Backward<Form::whole, false, false>;
   constexpr int R = C::R, E = C::E;
   float x[R][E], y[R][E], u[R][E], g[R][E], to_x[R][E], v[4 * R];
   Words<E> gy[R];
@@ -150,7 +153,7 @@ __device__ __forceinline__ void backward_all_rms(const StepCuda& p, const T& til
     const float rho = rho_in[r], square = 1.f / (rho * rho) - p.eps;
     const float ag = inverse * v[4 * r], at = inverse * v[4 * r + 1], bt = inverse * v[4 * r + 2],
                 au = inverse * v[4 * r + 3];
-    const float c = rho * rho * rho * (at + bt);  // g_u = ρt - c·u
+    const float c = p.norm_in ? rho * rho * rho * (at + bt) : 0.f;  // g_u = ρt - c·u
     const float sx = rho_x[r] * (ag + rho * at - c * au), sy = rho_y[r] * (rho * bt - c * (square - au));
     float out[E];
     widen(out, gy[r]);
@@ -167,7 +170,7 @@ __device__ __forceinline__ void backward_all_rms(const StepCuda& p, const T& til
     tile.put(p.g_y, r, out);
 #pragma unroll
     for (int i = 0; i < E; ++i) out[i] += p.a * to_x[r][i];
-    tile.put(p.g_r, r, out);
+    put_update<B, false, C>(p, tile, gains, r, out, {}, sum);
   }
 }
 

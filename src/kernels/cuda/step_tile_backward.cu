@@ -16,15 +16,19 @@ namespace {
 
 using namespace tile;
 
-template <Form form, bool layer, class C>
+/// `S` is the configuration with adaLN.
+template <Form form, bool layer, class C, class S = C, bool sample = false>
 bool run(const StepCuda& call, StepParts* parts, cudaStream_t stream, cudaError_t* error) {
+  if constexpr (layer && form != Form::mixed && !sample) {
+    if (by_sample(call)) return run<form, layer, S, S, true>(call, parts, stream, error);
+  }
   Shape shape;
-  if (!shape_for<C>(Backward<form, layer>::needs(), call, &shape)) return false;
+  if (!shape_for<C>(Backward<form, layer, sample>::needs(), call, &shape)) return false;
   *error = cudaSuccess;
   if (parts->parts == 0) {
-    *parts = {shape.blocks, layer ? 6 : 3};
+    *parts = {shape.blocks, layer ? 6 : 3, sample ? static_cast<int>(call.samples) * shape.plan.parts : 0};
   } else {
-    *error = launch(backward_kernel<form, layer, C>, call, shape, stream);
+    *error = launch(backward_kernel<form, layer, sample, C>, call, shape, stream);
   }
   return true;
 }
@@ -34,14 +38,17 @@ bool run(const StepCuda& call, StepParts* parts, cudaStream_t stream, cudaError_
 bool step_backward_by_tiles(const StepCuda& call, StepParts* parts, cudaStream_t stream, cudaError_t* error) {
   Form form;
   const bool two = call.x != nullptr;
-  if (!form_of(call, &form) || call.rows == 0 || call.g_z == nullptr || call.g_y_out == nullptr ||
-      call.g_y == nullptr || (two && (call.g_x_out == nullptr || call.g_x == nullptr)) || (call.g_r != nullptr) != two)
+  if (!form_of(call, &form) || call.rows == 0 || call.g_z == nullptr || call.g_y == nullptr ||
+      (two && call.g_x == nullptr))
     return false;
+  // The sums of γ and β of the norm under scale and shift would be other ones than theirs.
+  if (by_sample(call) && (form == Form::whole ? call.affine_in : call.affine_y)) return false;
   const bool eights = call.d % 256 == 0;
   switch (form) {
     case Form::pre:
       if (!call.layer) return run<Form::pre, false, Config<8, 1, 1, true, 640, 2>>(call, parts, stream, error);
-      return eights ? run<Form::pre, true, Config<8, 1, 1, true, 640, 2>>(call, parts, stream, error)
+      return eights ? run<Form::pre, true, Config<8, 1, 1, true, 640, 2>, Config<8, 1, 1, false, 640, 2>>(call, parts,
+                                                                                                          stream, error)
                     : run<Form::pre, true, Config<4, 1, 2, true, 640, 2>>(call, parts, stream, error);
     case Form::whole:
       if (!call.layer && call.d > 1024)

@@ -7,24 +7,26 @@
 
 namespace siamese::kernels::tile {
 
-template <Form form, bool layer, class C>
-__global__ void __launch_bounds__(C::threads, 1) backward_kernel(StepCuda p, int stages) {
+template <Form form, bool layer, bool sample, class C>
+__global__ void __launch_bounds__(C::threads, 1) backward_kernel(StepCuda p, Plan plan) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  using B = Backward<form, layer>;
+  using B = Backward<form, layer, sample>;
   constexpr int kFirst = B::whole ? 0 : 1, kApart = B::whole ? 1 : 3;  // statistics read: all, or those of y
   extern __shared__ __align__(128) char tile_memory[];
   char* memory = tile_memory;
   const Place at;
   const int d = at.threads * C::E;
-  const Layout lie(B::needs(), d, at.threads, at.groups, stages, C::R);
-  const void* const from[] = {p.y, p.g_z, p.g_y_out, p.x, p.g_x_out};  // in the order of Backward::Input
-  Tiles<C, B::kInputs, B::numbers> tile(memory, lie, stages, p.rows, from, p.stats, kFirst, kApart, at);
+  const Layout lie(B::needs(), d, at.threads, at.groups, plan.stages, C::R);
+  const void* const both[] = {p.y, p.g_z, p.g_y_out, p.x, p.g_x_out, p.r};  // in the order of Backward::Input
+  const void* const one[] = {p.y, p.g_z, p.g_y_out, p.r};
+  Tiles<C, B::kInputs, B::numbers, B::maybe, sample> tile(memory, lie, plan.stages, p.rows, plan.tiles,
+                                                          B::two ? both : one, p.stats, kFirst, kApart, at);
   allow_next();
 
   Gains<C, B::gains> gains(memory + lie.gains, at);
   gains.fill(B::gain_y, p.gain_y, nullptr, at);
   if constexpr (B::two) gains.fill(B::gain_a, B::whole ? p.gain_a : p.c1, nullptr, at);
-  if constexpr (B::whole) gains.fill(B::gain_in, p.gain_in, nullptr, at);
+  if constexpr (B::whole) gains.fill_with(B::gain_in, at, [&](int c) { return value_at(p.gain_in, c, 1.f); });
   if constexpr (layer) gains.fill(B::bias_u, p.bias_y, B::whole ? p.bias_a : nullptr, at);
   if constexpr (layer && B::whole) gains.fill(B::bias_in, p.bias_in, nullptr, at);
   Exchange<C::warp> rows(memory + lie.exchange, B::needs().values * C::R, at);
@@ -38,16 +40,31 @@ __global__ void __launch_bounds__(C::threads, 1) backward_kernel(StepCuda p, int
     for (int i = 0; i < C::E; ++i) sum[c][i] = 0.f;
   }
   const float inverse = 1.f / static_cast<float>(d);
+  int part = -1;
+  auto end_part = [&] {
+    float* out = p.partial + (static_cast<int64_t>(gridDim.x) * 6 + static_cast<int64_t>(part) * 3) * d;
+    write_sample<B, C>(sum, reinterpret_cast<float*>(memory + lie.samples),
+                       p.row_scale != nullptr ? p.row_scale[part / plan.parts] : 1.f, out, at);
+  };
   for (; tile.more(); tile.next()) {
+    if constexpr (sample) {
+      if (tile.part() != part) {
+        if (part >= 0) end_part();
+        part = tile.part();
+        fill_of_sample(gains, p, part / plan.parts, B::whole ? p.gain_in : p.gain_y, B::whole ? p.bias_in : p.bias_y,
+                       B::whole ? B::gain_in : B::gain_y, B::whole ? B::bias_in : B::bias_u, B::gate, at);
+      }
+    }
     tile.wait();
     if constexpr (!B::whole) {
-      backward_one_norm<form, layer, C>(p, tile, gains, rows, inverse, sum);
+      backward_one_norm<form, layer, sample, C>(p, tile, gains, rows, inverse, sum);
     } else if constexpr (layer) {
-      backward_all_layer<C>(p, tile, gains, rows, inverse, sum);
+      backward_all_layer<sample, C>(p, tile, gains, rows, inverse, sum);
     } else {
       backward_all_rms<C>(p, tile, gains, rows, inverse, sum);
     }
   }
+  if constexpr (sample) end_part();
   rows.group_sync();
   write_columns<B, C>(sum, memory, lie, p.partial + static_cast<int64_t>(blockIdx.x) * (layer ? 6 : 3) * d, at);
 #endif

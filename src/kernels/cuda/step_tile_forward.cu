@@ -14,11 +14,14 @@ namespace {
 
 using namespace tile;
 
-template <Form form, bool layer, class C>
+template <Form form, bool layer, class C, bool sample = false>
 bool run(const StepCuda& call, cudaStream_t stream, cudaError_t* error) {
+  if constexpr (layer && form != Form::mixed && !sample) {
+    if (by_sample(call)) return run<form, layer, C, true>(call, stream, error);
+  }
   Shape shape;
-  if (!shape_for<C>(Forward<form, layer>::needs(), call, &shape)) return false;
-  *error = launch(forward_kernel<form, layer, C>, call, shape, stream);
+  if (!shape_for<C>(Forward<form, layer, sample>::needs(), call, &shape)) return false;
+  *error = launch(forward_kernel<form, layer, sample, C>, call, shape, stream);
   return true;
 }
 
@@ -26,9 +29,7 @@ bool run(const StepCuda& call, cudaStream_t stream, cudaError_t* error) {
 
 bool step_forward_by_tiles(const StepCuda& call, cudaStream_t stream, cudaError_t* error) {
   Form form;
-  if (!form_of(call, &form) || call.rows == 0 || call.r == nullptr || call.y_out == nullptr || call.x_out != nullptr ||
-      (call.x != nullptr && call.x_raw == nullptr))
-    return false;
+  if (!form_of(call, &form) || call.rows == 0 || call.x_out != nullptr) return false;
   const bool eights = call.d % 256 == 0;
   switch (form) {
     case Form::pre:

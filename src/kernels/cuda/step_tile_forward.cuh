@@ -5,14 +5,21 @@
 
 namespace siamese::kernels::tile {
 
-template <Form form, bool layer>
+template <Form form, bool layer, bool sample>
 struct Forward {
   static constexpr bool two = form != Form::pre, whole = form == Form::whole;
+  static_assert(!sample || (layer && form != Form::mixed));
   enum Input { kY, kR, kX, kInputs = two ? 3 : 2 };
-  // Vectors: γ_y, β_x + β_y, {γ_x | c1}, γ₀, β₀, γ_in, β_in
+  static constexpr unsigned maybe = 1U << kR;  // before the first sub-layer there is nothing to write
+  // Vectors: γ_y, β_x + β_y, {γ_x | c1}, γ₀, β₀, γ_in, β_in; then the gate. The last norm's carry a sample's scale and
+  // shift: γ(1 + scale), β(1 + scale) + shift.
   static constexpr int gain_y = 0, bias_u = 1, gain_a = layer ? 2 : 1, gain_before = gain_a + 1,
                        bias_before = gain_before + 1, gain_in = bias_before + (layer ? 1 : 0), bias_in = gain_in + 1;
-  static constexpr int gains = (layer ? 2 : 1) * (whole ? 3 : two ? 2 : 1) + (two ? 1 : 0);
+  static constexpr int gate = (layer ? 2 : 1) * (whole ? 3
+                                                 : two ? 2
+                                                       : 1) +
+                              (two ? 1 : 0),
+                       gains = gate + (sample ? 1 : 0);
   static constexpr int numbers = two ? (layer ? 2 : 1) : 0;
   static constexpr __host__ __device__ Needs needs() { return {kInputs, numbers, gains, whole ? 2 : 1, 0}; }
 };
@@ -52,19 +59,20 @@ class Statistics {
   }
 };
 
-template <Form form, bool layer, class C>
-__global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, int stages) {
+template <Form form, bool layer, bool sample, class C>
+__global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan plan) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  using F = Forward<form, layer>;
+  using F = Forward<form, layer, sample>;
   constexpr bool two = F::two, whole = F::whole;
   constexpr int R = C::R, E = C::E;
   extern __shared__ __align__(128) char tile_memory[];
   char* memory = tile_memory;
   const Place at;
   const int d = at.threads * E;
-  const Layout lie(F::needs(), d, at.threads, at.groups, stages, R);
+  const Layout lie(F::needs(), d, at.threads, at.groups, plan.stages, R);
   const void* const from[] = {p.y, p.r, p.x};  // in the order of Forward::Input
-  Tiles<C, F::kInputs, F::numbers> tile(memory, lie, stages, p.rows, from, p.stats_before, 0, 3, at);
+  Tiles<C, F::kInputs, F::numbers, F::maybe, sample> tile(memory, lie, plan.stages, p.rows, plan.tiles, from,
+                                                          p.stats_before, 0, 3, at);
 
   Gains<C, F::gains> gains(memory + lie.gains, at);
   gains.fill(F::gain_y, p.gain_y, nullptr, at);
@@ -74,7 +82,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, int 
     gains.fill(F::gain_before, p.gain_before, nullptr, at);
     if constexpr (layer) gains.fill(F::bias_before, p.bias_before, nullptr, at);
   }
-  if constexpr (whole) gains.fill(F::gain_in, p.gain_in, nullptr, at);
+  if constexpr (whole) gains.fill_with(F::gain_in, at, [&](int c) { return value_at(p.gain_in, c, 1.f); });
   if constexpr (whole && layer) gains.fill(F::bias_in, p.bias_in, nullptr, at);
   Exchange<C::warp> rows(memory + lie.exchange, F::needs().values * R, at);
   __syncthreads();
@@ -82,7 +90,15 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, int 
 
   const bool before = two && p.stats_before != nullptr;
   const float inverse = 1.f / static_cast<float>(d);
+  int part = -1;
   for (; tile.more(); tile.next()) {
+    if constexpr (sample) {
+      if (tile.part() != part) {
+        part = tile.part();
+        fill_of_sample(gains, p, part / plan.parts, whole ? p.gain_in : p.gain_y, whole ? p.bias_in : p.bias_y,
+                       whole ? F::gain_in : F::gain_y, whole ? F::bias_in : F::bias_u, F::gate, at);
+      }
+    }
     tile.wait();
     float x[two ? R : 1][E], y[R][E];
     Statistics<layer, C, whole ? 2 * R : R> streams;  // of y', then of x̃
@@ -91,11 +107,18 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, int 
     for (int r = 0; r < R; ++r) {
       float w[E];
       widen(w, tile.get(F::kR, r));
+      if constexpr (sample) {
+        times(w, gains, F::gate);
+      } else if (p.row_scale != nullptr) {
+        const float scale = row_scale_of(p, tile.row() + r);
+#pragma unroll
+        for (int i = 0; i < E; ++i) w[i] *= scale;
+      }
       widen(y[r], tile.get(F::kY, r));
 #pragma unroll
       for (int i = 0; i < E; ++i) y[r][i] += w[i];
       const Words<E> rounded = narrow(y[r]);
-      tile.put(p.y_out, r, rounded);
+      if (p.y_out != nullptr) tile.put(p.y_out, r, rounded);
       widen(y[r], rounded);
       streams.add(r, y[r]);
       if constexpr (two) {
@@ -113,7 +136,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, int 
 #pragma unroll
         for (int i = 0; i < E; ++i) x[r][i] += p.a * w[i];
         const Words<E> raw = narrow(x[r]);
-        tile.put(p.x_raw, r, raw);
+        if (p.x_raw != nullptr) tile.put(p.x_raw, r, raw);
         widen(x[r], raw);
         if constexpr (whole) streams.add(R + r, x[r]);
       }
@@ -147,6 +170,10 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, int 
       for (int r = 0; r < R; ++r) in.add(r, y[r]);
       in.finish(
           rows, inverse, p.eps, [&](int n) -> const float(&)[E] { return y[n]; }, [] {});
+      if (!p.norm_in) {
+#pragma unroll
+        for (int r = 0; r < R; ++r) in.mean[r] = 0.f, in.rho[r] = 1.f;
+      }
       float gain[E], bias[E];
       gains.get(F::gain_in, gain);
       if constexpr (layer) gains.get(F::bias_in, bias);

@@ -7,15 +7,15 @@
 
 namespace siamese::kernels::tile {
 
-template <Form form, bool layer, class C, class T, class G>
-__device__ __forceinline__ void backward_one_norm(const StepCuda& p, const T& tile, const G& gains,
-                                                  Exchange<C::warp>& rows, float inverse,
-                                                  float (&sum)[Backward<form, layer>::columns][C::E]) {
-  using B = Backward<form, layer>;
+template <Form form, bool layer, bool sample, class C, class T, class G>
+__device__ __forceinline__ void backward_one_norm(const StepCuda& p, T& tile, const G& gains, Exchange<C::warp>& rows,
+                                                  float inverse,
+                                                  float (&sum)[Backward<form, layer, sample>::columns][C::E]) {
+  using B = Backward<form, layer, sample>;
   constexpr bool two = B::two;
   constexpr int R = C::R, E = C::E;
   float y[R][E], t[R][E], x[R][E], v[R * (layer ? 2 : 1)], rho[R];
-  Words<E> gy[R];
+  Words<E> gy[R], update[R];
   float gain[E], bias[E], c1[E];
   gains.get(B::gain_y, gain);
   if constexpr (layer) gains.get(B::bias_u, bias);
@@ -28,6 +28,7 @@ __device__ __forceinline__ void backward_one_norm(const StepCuda& p, const T& ti
     widen(y[r], tile.get(B::kY, r));
     widen(g, tile.get(B::kGz, r));
     gy[r] = tile.get(B::kGy, r);
+    if constexpr (sample) update[r] = tile.get(B::kR, r);
     float yt = 0.f, ts = 0.f;
 #pragma unroll
     for (int i = 0; i < E; ++i) {
@@ -79,8 +80,8 @@ __device__ __forceinline__ void backward_one_norm(const StepCuda& p, const T& ti
     if constexpr (two) {
 #pragma unroll
       for (int i = 0; i < E; ++i) out[i] += p.a * x[r][i];
-      tile.put(p.g_r, r, out);
     }
+    put_update<B, sample, C>(p, tile, gains, r, out, update[r], sum);
   }
 }
 

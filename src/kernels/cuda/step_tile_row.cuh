@@ -98,24 +98,31 @@ __device__ __forceinline__ int spread(int c, int threads) {
   return (((c / (Q * threads)) * (Q / 4) + c % Q / 4) * threads + c / Q % threads) * 4 + c % 4;
 }
 
+/// A number of a bf16 vector, or `otherwise` where there is none.
+__device__ __forceinline__ float value_at(const void* from, int64_t c, float otherwise) {
+  return from == nullptr ? otherwise : to_float(static_cast<const bfloat*>(from)[c]);
+}
+
 /// N vectors [d] in fp32.
 template <class C, int N>
 class Gains {
  public:
   __device__ Gains(char* table, const Place& at)
       : table_(reinterpret_cast<float*>(table)), d_(at.threads * C::E), threads_(at.threads) {}
-  /// By all threads of the block: vector n is p, or the sum of p and q; one that is null is 0.
-  __device__ __forceinline__ void fill(int n, const void* p, const void* q, const Place& at) {
-    auto value = [](const void* from, int c) {
-      return from == nullptr ? 0.f : to_float(static_cast<const bfloat*>(from)[c]);
-    };
+  /// By all threads of the block: vector n is value(column).
+  template <class F>
+  __device__ __forceinline__ void fill_with(int n, const Place& at, const F& value) {
 #pragma unroll 1
     for (int c = at.group * at.threads + at.thread; c < d_; c += at.groups * at.threads)
-      table_[n * d_ + spread<C::Q>(c, threads_)] = value(p, c) + value(q, c);
+      table_[n * d_ + spread<C::Q>(c, threads_)] = value(c);
+  }
+  /// Vector n is p, or the sum of p and q; one that is null is 0.
+  __device__ __forceinline__ void fill(int n, const void* p, const void* q, const Place& at) {
+    fill_with(n, at, [&](int c) { return value_at(p, c, 0.f) + value_at(q, c, 0.f); });
   }
   /// After a barrier of the block.
   __device__ __forceinline__ void settle(const Place& at) {
-    table_ += 4 * at.thread;
+    mine_ = table_ + 4 * at.thread;
     if constexpr (C::registers) {
 #pragma unroll
       for (int n = 0; n < N; ++n) from_table(n, held_[n]);
@@ -134,13 +141,46 @@ class Gains {
   __device__ __forceinline__ void from_table(int n, float (&v)[C::E]) const {
 #pragma unroll
     for (int h = 0; h < C::E / 4; ++h) {
-      const float4 f = *reinterpret_cast<const float4*>(table_ + n * d_ + 4 * h * threads_);
+      const float4 f = *reinterpret_cast<const float4*>(mine_ + n * d_ + 4 * h * threads_);
       v[4 * h] = f.x, v[4 * h + 1] = f.y, v[4 * h + 2] = f.z, v[4 * h + 3] = f.w;
     }
   }
-  float* table_;
+  float *table_, *mine_;
   int d_, threads_;
   float held_[C::registers ? N : 1][C::E];
 };
+
+/// DropPath's factor of a row.
+__device__ __forceinline__ float row_scale_of(const StepCuda& p, int64_t row) {
+  return p.row_scale[static_cast<unsigned>(row) / static_cast<unsigned>(p.rows / p.samples)];
+}
+
+/// v ⊙ vector n
+template <int E, class G>
+__device__ __forceinline__ void times(float (&v)[E], const G& gains, int n) {
+  float by[E];
+  gains.get(n, by);
+#pragma unroll
+  for (int i = 0; i < E; ++i) v[i] *= by[i];
+}
+
+/// The vectors that depend on the sample, by all threads of the block: γ(1 + scale), β(1 + scale) + shift of the last
+/// norm, and the gate times the row scale.
+template <class G>
+__device__ __forceinline__ void fill_of_sample(G& gains, const StepCuda& p, int sample, const void* gain,
+                                               const void* bias, int to_gain, int to_bias, int to_gate,
+                                               const Place& at) {
+  const int64_t first = sample * p.sample_stride;
+  const float row_scale = p.row_scale != nullptr ? p.row_scale[sample] : 1.f;
+  __syncthreads();  // nobody reads the last sample's any more
+  gains.fill_with(to_gain, at,
+                  [&](int c) { return value_at(gain, c, 1.f) * (1.f + value_at(p.scale, first + c, 0.f)); });
+  gains.fill_with(to_bias, at, [&](int c) {
+    return value_at(bias, c, 0.f) * (1.f + value_at(p.scale, first + c, 0.f)) + value_at(p.shift, first + c, 0.f);
+  });
+  gains.fill_with(to_gate, at, [&](int c) { return row_scale * value_at(p.gate, first + c, 1.f); });
+  __syncthreads();
+  gains.settle(at);
+}
 
 }  // namespace siamese::kernels::tile

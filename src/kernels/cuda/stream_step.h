@@ -37,7 +37,8 @@ struct StepCuda {
   int64_t rows = 0, d = 0, samples = 1;  // d is a multiple of 8, samples divides rows, every pointer is 16-byte aligned
   int64_t width = 0;                     // columns that count; those up to d are 0 and stay 0
   bool layer = false, norm_r = false, norm_x = false, norm_y = false, norm_in = false;
-  bool skip_y = false;  // z does not read y
+  bool skip_y = false;                       // z does not read y
+  bool affine_y = false, affine_in = false;  // the caller's own γ or β on N_y, N_in
   float eps = 0, a = 1;
   const void *x = nullptr, *y = nullptr, *r = nullptr;  // [rows, d]
   const float* stats_before = nullptr;                  // of x where its norm is pending: [6, rows], rows 0, 3
@@ -46,6 +47,7 @@ struct StepCuda {
   const void *gain_a = nullptr, *bias_a = nullptr;  // [d] of N_x, or of N_r
   const void *gain_y = nullptr, *bias_y = nullptr, *gain_in = nullptr, *bias_in = nullptr, *c1 = nullptr;
   const void *gate = nullptr, *scale = nullptr, *shift = nullptr;  // [samples, d]
+  int64_t sample_stride = 0;                                       // values between their rows, a multiple of 8
   const float* row_scale = nullptr;                                // [samples]
   // forward: written; any may be null except z and stats
   void *x_raw = nullptr, *x_out = nullptr, *y_out = nullptr, *z = nullptr;
@@ -54,13 +56,15 @@ struct StepCuda {
   const void *g_z = nullptr, *g_x_out = nullptr, *g_y_out = nullptr;  // null: zero
   void *g_x = nullptr, *g_y = nullptr, *g_r = nullptr;                // null: not wanted
   void* z_again = nullptr;                                            // z rebuilt; null: not wanted
-  // [parts, columns, d], see step_parts; columns of norms that are off may be left as they are
+  // [parts, columns, d], then [by_sample, 3, d], see StepParts; columns of norms that are off may be left as they are
   float* partial = nullptr;
 };
 
-/// How many parts the backward pass cuts the rows in (a multiple of samples) and how many columns it sums.
+/// How many parts the backward pass cuts the rows in (a multiple of samples) and how many columns it sums. Where
+/// `by_sample` is not 0, the sums per sample lie behind the others, [by_sample, 3, d] by StepSampleColumn; otherwise
+/// they are the last columns of the parts.
 struct StepParts {
-  int parts = 0, columns = 0;
+  int parts = 0, columns = 0, by_sample = 0;
 };
 cudaError_t step_parts(const StepCuda& call, StepParts* out);
 

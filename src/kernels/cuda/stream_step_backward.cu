@@ -42,6 +42,18 @@ __global__ void sum_kernel(const float* partial, int columns, int64_t d, int par
   }
 }
 
+/// The same where a group has few parts: a thread a column.
+template <class T>
+__global__ void sum_few_kernel(const float* partial, int columns, int64_t d, int parts_each, ColumnSums sums) {
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (c >= d) return;
+  wait_for_previous();
+  const float* from = partial + (static_cast<int64_t>(blockIdx.y) * parts_each * columns + sums.column[blockIdx.z]) * d;
+  float sum = 0.f;
+  for (int part = 0; part < parts_each; ++part) sum += from[part * columns * d + c];
+  static_cast<T*>(sums.out[blockIdx.z])[blockIdx.y * d + c] = from_float<T>(sum);
+}
+
 }  // namespace
 
 cudaError_t step_parts(const StepCuda& call, StepParts* out) {
@@ -58,10 +70,15 @@ cudaError_t step_backward_cuda(const StepCuda& call, const StepParts& parts, cud
 cudaError_t sum_columns_cuda(const float* partial, const StepParts& parts, int64_t d, int groups,
                              const ColumnSums& sums, int type, cudaStream_t stream) {
   if (sums.count == 0) return cudaSuccess;
-  const dim3 grid(static_cast<unsigned>((d + 31) / 32), static_cast<unsigned>(groups),
-                  static_cast<unsigned>(sums.count));
-  const dim3 block(32, 32);
+  constexpr int kFew = 8;
   const int each = parts.parts / groups;
+  const unsigned columns = each <= kFew ? 256 : 32;
+  const dim3 grid(static_cast<unsigned>((d + columns - 1) / columns), static_cast<unsigned>(groups),
+                  static_cast<unsigned>(sums.count));
+  const dim3 block(columns, each <= kFew ? 1 : 32);
+  if (each <= kFew)
+    return launch_early(type == 2 ? sum_few_kernel<bfloat> : sum_few_kernel<float>, grid, block, stream, partial,
+                        parts.columns, d, each, sums);
   return launch_early(type == 2 ? sum_kernel<bfloat> : sum_kernel<float>, grid, block, stream, partial, parts.columns,
                       d, each, sums);
 }

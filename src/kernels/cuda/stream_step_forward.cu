@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kStepThreads, V <= 2   ? 3
   RowSums<W> sums(row_threads, 1.f / static_cast<float>(width));
   auto vector = [&](const void* from, int k) { return gain8<Z>(from, at.column(k), d); };
   auto bias = [&](const void* from, int k) { return bias8<Z>(from, at.column(k), d); };
-  auto of_sample = [&](const void* from, int k) { return vector(static_cast<const Z*>(from) + rows.sample * d, k); };
+  auto of_sample = [&](const void* from, int k) { return vector(static_cast<const Z*>(from) + rows.sample * p.sample_stride, k); };
   auto normed = [&](const Float8& v, float mean, float rho, const void* gain, const void* shift, int k) {
     return affine<layer>(hat_of<layer>(v, mean, rho, width - at.column(k)), vector(gain, k),
                          layer ? bias(shift, k) : zero8());
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kStepThreads, V <= 2   ? 3
 #pragma unroll
         for (int i = 0; i < 8; ++i) u[k].v[i] *= 1.f + s.v[i];
       }
-      if (any && p.shift != nullptr) add(u[k], bias(static_cast<const Z*>(p.shift) + rows.sample * d, k));
+      if (any && p.shift != nullptr) add(u[k], bias(static_cast<const Z*>(p.shift) + rows.sample * p.sample_stride, k));
       if (there(k)) store8(static_cast<Z*>(p.z) + where(k), u[k]);
     }
     if (active && at.lane == 0) {

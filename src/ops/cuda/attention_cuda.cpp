@@ -22,7 +22,7 @@ AttentionTensor part(const Tensor& packed, int64_t first) {
   return {static_cast<const char*>(packed.const_data_ptr()) + first * kHead * 2, packed.size(2) * kHead};
 }
 
-AttentionCuda describe(const Tensor& qkv, int64_t heads, int64_t kv_heads) {
+AttentionCuda describe(const Tensor& qkv, int64_t heads, int64_t kv_heads, bool causal) {
   TORCH_CHECK(qkv.dim() == 4 && qkv.size(3) == kHead && qkv.size(2) == heads + 2 * kv_heads && kv_heads > 0 &&
                   heads > 0 && heads % kv_heads == 0,
               "[attention] qkv must be [B, T, ", heads + 2 * kv_heads, ", 64] on the GPU but is ", qkv.sizes());
@@ -30,6 +30,7 @@ AttentionCuda describe(const Tensor& qkv, int64_t heads, int64_t kv_heads) {
   TORCH_CHECK(kernels::attention_hopper_serves(), "[attention] needs a GPU of compute capability 9.0");
   AttentionCuda call;
   call.batch = static_cast<int>(qkv.size(0)), call.length = static_cast<int>(qkv.size(1));
+  call.causal = causal;
   call.heads = static_cast<int>(heads), call.kv_heads = static_cast<int>(kv_heads);
   call.q = part(qkv, 0), call.k = part(qkv, heads), call.v = part(qkv, heads + kv_heads);
   return call;
@@ -39,10 +40,10 @@ Tensor make_sums(const Tensor& qkv, int64_t heads) {
   return at::empty({qkv.size(0), heads, kernels::attention_rows(qkv.size(1))}, qkv.options().dtype(at::kFloat));
 }
 
-std::tuple<Tensor, Tensor> forward_cuda(const Tensor& given, int64_t heads, int64_t kv_heads) {
+std::tuple<Tensor, Tensor> forward_cuda(const Tensor& given, int64_t heads, int64_t kv_heads, bool causal) {
   const c10::cuda::CUDAGuard guard(given.device());
   const Tensor qkv = aligned(given);
-  AttentionCuda call = describe(qkv, heads, kv_heads);
+  AttentionCuda call = describe(qkv, heads, kv_heads, causal);
   Tensor out = at::empty({qkv.size(0), qkv.size(1), heads, kHead}, qkv.options()), sums = make_sums(qkv, heads);
   if (out.numel() == 0) return {out, sums};
   call.out = part(out, 0);
@@ -53,10 +54,10 @@ std::tuple<Tensor, Tensor> forward_cuda(const Tensor& given, int64_t heads, int6
 
 Tensor backward_cuda(const Tensor& gradient, const Tensor& given, const Tensor& output, const Tensor& log_sums,
                      bool natural, const std::optional<Tensor>& cos, const std::optional<Tensor>& sin, int64_t heads,
-                     int64_t kv_heads) {
+                     int64_t kv_heads, bool causal) {
   const c10::cuda::CUDAGuard guard(given.device());
   const Tensor qkv = aligned(given), g = aligned(gradient), out = aligned(output), sums = aligned(log_sums);
-  AttentionCuda call = describe(qkv, heads, kv_heads);
+  AttentionCuda call = describe(qkv, heads, kv_heads, causal);
   TORCH_CHECK(g.sizes() == out.sizes() && g.scalar_type() == at::kBFloat16 && out.scalar_type() == at::kBFloat16 &&
                   g.device() == qkv.device() && out.device() == qkv.device() &&
                   out.numel() == qkv.size(0) * qkv.size(1) * heads * kHead,

@@ -53,22 +53,22 @@ struct Plan {
   }
 };
 
-std::string key_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
-  return c10::str("bf16 added in fp32 ", m, "x", n, "x", k, ta ? " T" : " N", tb ? "T" : "N");
+std::string key_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool bias) {
+  return c10::str("bf16 added in fp32 ", m, "x", n, "x", k, ta ? " T" : " N", tb ? "T" : "N", bias ? " bias" : "");
 }
 
 class Products {
  public:
   explicit Products(const CublasLt& lt) : lt_(lt), cache_(device_name(), lt.version()) {}
 
-  Tensor operator()(const Tensor& a, const Tensor& b, bool ta, bool tb) {
+  Tensor operator()(const Tensor& a, const Tensor& b, bool ta, bool tb, const void* bias) {
     const int64_t m = ta ? a.size(1) : a.size(0), k = ta ? a.size(0) : a.size(1), n = tb ? b.size(0) : b.size(1);
     const c10::cuda::CUDAGuard guard(a.device());
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     Tensor out = at::empty({m, n}, a.options());
     Tensor& workspace = workspaces_[{a.device().index(), stream}];
     if (!workspace.defined()) workspace = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
-    Plan& plan = plan_of(a.device().index(), m, n, k, ta, tb);
+    Plan& plan = plan_of(a.device().index(), m, n, k, ta, tb, bias);
     const bool deterministic = at::globalContext().deterministicAlgorithms();
     // The library's first matrix is our second.
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
@@ -122,15 +122,28 @@ class Products {
     return results;
   }
 
-  Plan& plan_of(int device, int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
-    const std::string key = key_of(m, n, k, ta, tb), place = c10::str(device, ": ", key);
-    if (const auto known = plans_.find(place); known != plans_.end()) return known->second;
+  /// Its description has this bias, whose place may be another one every time.
+  Plan& plan_of(int device, int64_t m, int64_t n, int64_t k, bool ta, bool tb, const void* bias) {
+    const std::string key = key_of(m, n, k, ta, tb, bias != nullptr), place = c10::str(device, ": ", key);
+    auto set_bias = [&](const Plan& plan) {
+      if (bias != nullptr)
+        check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "a description");
+    };
+    if (const auto known = plans_.find(place); known != plans_.end()) {
+      set_bias(known->second);
+      return known->second;
+    }
     Plan plan;  // kept only once it is whole
     plan.key = key;
     check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
     const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
     check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "a description");
+    if (bias != nullptr) {
+      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;  // a number for each of the library's rows
+      check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "a description");
+      set_bias(plan);
+    }
     // As stored, columns first: b is [k, n] (or [n, k]), so the library sees n × k (or k × n).
     auto layout = [&](cublasLtMatrixLayout_t* to, int64_t rows, int64_t columns) {
       check(lt_.layout_create(to, CUDA_R_16BF, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
@@ -201,13 +214,18 @@ bool suits(const Tensor& t) {
          reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 256 == 0;  // what its choice of algorithms counts on
 }
 
-Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
+Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
+                const std::optional<Tensor>& bias) {
   TORCH_CHECK(a.dim() == 2 && b.dim() == 2, "[gemm] needs two matrices but got ", a.sizes(), " and ", b.sizes());
   TORCH_CHECK(a.size(transpose_a ? 0 : 1) == b.size(transpose_b ? 1 : 0), "[gemm] ", a.sizes(), " and ", b.sizes(),
               " do not fit");
-  if (products() == nullptr || !suits(a) || !suits(b)) return gemm_plain(a, b, transpose_a, transpose_b);
+  TORCH_CHECK(!bias || (bias->dim() == 1 && bias->size(0) == b.size(transpose_b ? 0 : 1)), "[gemm] a bias of ",
+              bias->sizes(), " does not fit ", b.sizes());
+  const bool fits = !bias || (bias->scalar_type() == at::kBFloat16 && bias->is_contiguous() &&
+                              reinterpret_cast<uintptr_t>(bias->const_data_ptr()) % 16 == 0);
+  if (products() == nullptr || !suits(a) || !suits(b) || !fits) return gemm_plain(a, b, transpose_a, transpose_b, bias);
   const std::lock_guard lock(mutex);
-  return (*products())(a, b, transpose_a, transpose_b);
+  return (*products())(a, b, transpose_a, transpose_b, bias ? bias->const_data_ptr() : nullptr);
 }
 
 }  // namespace

@@ -62,17 +62,36 @@ Tensor constant(double value, int64_t d, const at::TensorOptions& options) {
   return t;
 }
 
+/// Gate, scale and shift are mostly columns of one matrix: the stride of their rows where the kernels can read them as
+/// they are, otherwise 0.
+int64_t sample_stride(const StepCall& call, const Layout& layout) {
+  int64_t stride = 0;
+  for (const StepTensor i : {kGate, kScale, kShift}) {
+    if (!call.has(i)) continue;
+    const Tensor& t = call[i];
+    const bool fits = layout.d == layout.width && t.stride(1) == 1 && t.stride(0) > 0 && t.stride(0) % 8 == 0 &&
+                      reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
+    if (!fits || (stride != 0 && stride != t.stride(0))) return 0;
+    stride = t.stride(0);
+  }
+  return stride;
+}
+
 /// The call with fitted tensors (kept alive in `call`) as the kernels' arguments.
 StepCuda arguments(StepCall& call, const Layout& layout) {
+  const int64_t stride = sample_stride(call, layout);
   for (size_t i = 0; i < kStepTensors; ++i) {
     if (i == kRowScale && call.has(kRowScale)) call.t[i] = call.t[i].to(at::kFloat).contiguous();
+    if (stride != 0 && (i == kGate || i == kScale || i == kShift)) continue;
     if (i != kRowScale && i != kXStats) call.t[i] = layout.fit(call.t[i]);
   }
   StepCuda p;
+  p.sample_stride = stride != 0 ? stride : layout.d;
   p.types = types_of(call.stream().scalar_type(), call.dtype);
   p.rows = layout.rows, p.d = layout.d, p.samples = layout.samples, p.width = layout.width;
   p.layer = call.on(kLayer), p.norm_r = call.on(kNormR), p.norm_x = call.on(kNormX), p.norm_y = call.on(kNormY);
   p.norm_in = call.on(kNormIn), p.skip_y = call.on(kSkipY);
+  p.affine_y = call.has(kGainY) || call.has(kBiasY), p.affine_in = call.has(kGainIn) || call.has(kBiasIn);
   p.eps = static_cast<float>(call.eps), p.a = static_cast<float>(call.a);
   p.x = pointer(call[kX]), p.y = pointer(call[kY]), p.r = pointer(call[kR]);
   p.gain_a = pointer(call[call.has(kX) ? kGainX : kGainR]), p.bias_a = pointer(call[call.has(kX) ? kBiasX : kBiasR]);
@@ -162,12 +181,13 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
 
   kernels::StepParts parts;
   C10_CUDA_CHECK(kernels::step_parts(p, &parts));
-  const Tensor partial = at::empty({parts.parts, parts.columns, layout.d}, like.options().dtype(at::kFloat));
+  const Tensor partial =
+      at::empty({parts.parts * parts.columns + parts.by_sample * 3, layout.d}, like.options().dtype(at::kFloat));
   p.partial = static_cast<float*>(partial.mutable_data_ptr());
   C10_CUDA_CHECK(kernels::step_backward_cuda(p, parts, stream));
 
   const int type = call.dtype == at::kBFloat16 ? 2 : 0;
-  const int first_sample = call.on(kLayer) ? 6 : 3;
+  const int first_sample = parts.by_sample > 0 ? 0 : call.on(kLayer) ? 6 : 3;
   kernels::ColumnSums all, by_sample;
   // Only what takes part has a column; the gradient of the rest is 0.
   auto sum = [&](kernels::ColumnSums& sums, StepTensor i, bool takes_part, int column, at::IntArrayRef shape) {
@@ -196,8 +216,11 @@ StepBackward backward_cuda(const StepCall& raw, const StepGradients& given) {
   sum(by_sample, kScale, true, first_sample + kStepScale, rows);
   sum(by_sample, kShift, true, first_sample + kStepShift, rows);
   sum(by_sample, kGate, true, first_sample + kStepGate, rows);
+  const bool apart = parts.by_sample > 0;
   C10_CUDA_CHECK(
-      sum_columns_cuda(p.partial, parts, layout.d, static_cast<int>(layout.samples), by_sample, type, stream));
+      sum_columns_cuda(p.partial + (apart ? static_cast<int64_t>(parts.parts) * parts.columns * layout.d : 0),
+                       apart ? StepParts{parts.by_sample, 3} : parts, layout.d, static_cast<int>(layout.samples),
+                       by_sample, type, stream));
   for (Tensor& t : result) t = layout.crop(t);
   return result;
 }
