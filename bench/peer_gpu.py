@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The product's language models in PyTorch with torch.compile: times one training step on a GPU, a JSON line a row.
+"""The product's models in PyTorch with torch.compile: times one training step on a GPU, a JSON line a row.
 
   peer_gpu.py lm-400m --schemes pre siamese siamese_hybrid --modes compile compile-bf16
 
 compile: fp32 parameters under bf16 autocast; compile-bf16: bf16 parameters with fp32 master weights; eager: as compile,
-uncompiled. A step is forward, backward, clipping to norm 1 and fused AdamW on random ids that lie on the device.
+uncompiled. A step is forward, backward, clipping to norm 1 and fused AdamW on random inputs that lie on the device.
 """
 import argparse
 import json
@@ -17,12 +17,15 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from peer_vision import vision_workload
+
 # d, heads, key-value heads, blocks, both halves of the feed-forward, vocabulary, length, batch
 WORKLOADS = {
     "lm-400m": (1024, 16, 16, 24, 5632, 50304, 2048, 16),
     "lm-1.2b": (2048, 32, 8, 16, 16384, 100352, 4096, 4),
     "smoke": (64, 4, 2, 2, 256, 128, 32, 2),  # to try this file without a GPU
 }
+VISION = ("deit-s", "dit-b2", "smoke-deit", "smoke-dit")
 
 
 class RMSNorm(nn.Module):
@@ -124,27 +127,35 @@ class Model(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
+def language_workload(name, scheme, device):
+    *sizes, batch = WORKLOADS[name]
+    vocab, length = sizes[-2:]
+    ids = torch.randint(vocab, (batch, length + 1), device=device)
+    return Model(scheme, *sizes), (ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+
+
 class Trainer:
-    def __init__(self, scheme, mode, device, sizes):
-        *model_sizes, self.batch = sizes
-        model = Model(scheme, *model_sizes).to(device)
+    def __init__(self, workload, scheme, mode, device):
+        vision = workload in VISION
+        model, self.inputs = (vision_workload if vision else language_workload)(workload, scheme, device)
+        self.items = self.inputs[0].size(0) if vision else self.inputs[0].numel()  # pictures or tokens
+        model = model.to(device)
         self.autocast = mode != "compile-bf16"
         self.device, self.master = device, list(model.parameters())
         if not self.autocast:
             self.master = [p.detach().clone() for p in self.master]
-            tables = model.cos, model.sin
+            tables = None if vision else (model.cos, model.sin)
             model = model.to(torch.bfloat16)
-            model.cos, model.sin = tables  # positions stay in fp32
+            if tables:
+                model.cos, model.sin = tables  # positions stay in fp32
+            self.inputs = tuple(t.to(torch.bfloat16) if t.is_floating_point() else t for t in self.inputs)
         self.parameters = list(model.parameters())
         self.optimizer = torch.optim.AdamW(self.master, lr=1e-4, betas=(0.9, 0.95), fused=True)
         self.model = model if mode == "eager" else torch.compile(model)
-        vocab, length = model_sizes[-2:]
-        ids = torch.randint(vocab, (self.batch, length + 1), device=device)
-        self.ids, self.labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
 
     def step(self):
         with torch.autocast(self.device, torch.bfloat16, enabled=self.autocast):
-            loss = self.model(self.ids, self.labels)
+            loss = self.model(*self.inputs)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
         if not self.autocast:
@@ -178,7 +189,7 @@ def measure(workload, scheme, mode, device, steps):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     t0 = time.perf_counter()
-    trainer = Trainer(scheme, mode, device, WORKLOADS[workload])
+    trainer = Trainer(workload, scheme, mode, device)
     trainer.timed()
     first = time.perf_counter() - t0
     for _ in range(3):
@@ -186,7 +197,7 @@ def measure(workload, scheme, mode, device, steps):
     ms = sorted(trainer.timed() for _ in range(steps))
     return dict(
         ms=round(statistics.median(ms), 2), ms_p10=round(ms[len(ms) // 10], 2), ms_p90=round(ms[len(ms) * 9 // 10], 2),
-        items_per_s=round(1e3 * trainer.ids.numel() / statistics.median(ms)), first_step_s=round(first, 1),
+        items_per_s=round(1e3 * trainer.items / statistics.median(ms)), first_step_s=round(first, 1),
         peak_gb=round(torch.cuda.max_memory_allocated() / 2**30, 2) if gpu else 0,
         device=torch.cuda.get_device_name() if gpu else "cpu",
     )
@@ -194,8 +205,8 @@ def measure(workload, scheme, mode, device, steps):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("workload", choices=WORKLOADS)
-    ap.add_argument("--schemes", nargs="+", default=["pre", "siamese", "siamese_hybrid"], choices=["pre", "siamese", "siamese_hybrid"])
+    ap.add_argument("workload", choices=[*WORKLOADS, *VISION])
+    ap.add_argument("--schemes", nargs="+", default=["pre", "siamese", "siamese_hybrid"], help="vision: pre and siamese", choices=["pre", "siamese", "siamese_hybrid"])
     ap.add_argument("--modes", nargs="+", default=["compile", "compile-bf16"], choices=["eager", "compile", "compile-bf16"])
     ap.add_argument("--steps", type=int, default=10)
     ap.add_argument("--device", default="cuda")
@@ -204,7 +215,7 @@ def main():
         sys.exit("peer_gpu: there is no GPU here")
     torch.set_float32_matmul_precision("high")
     for mode in a.modes:
-        for scheme in a.schemes:
+        for scheme in (s for s in a.schemes if a.workload not in VISION or s != "siamese_hybrid"):
             row = dict(workload=a.workload, scheme=scheme, peer=f"pytorch {torch.__version__}", mode=mode)
             try:
                 row |= measure(a.workload, scheme, mode, a.device, a.steps)

@@ -1,51 +1,19 @@
-// JPEG by libjpeg-turbo. The library reports errors by a callback that must not return: it jumps back into `guarded`,
-// which throws. Between the two only C code and lambdas without destructors are on the stack.
-#include <csetjmp>
-#include <cstddef>
-#include <cstdio>
-
-// In this order: each needs the one above and does not include it.
-#include <jpeglib.h>
-
-#include <jerror.h>
-
+// Reading JPEG by libjpeg-turbo.
 #include <algorithm>
-#include <array>
-#include <new>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "images/formats.h"
+#include "images/jpeg_errors.h"
 #include "util/error.h"
 #include "util/text.h"
 
 namespace siamese {
 namespace {
 
+using namespace jpeg;
+
 /// A small file can ask for any number of passes over a large picture; real ones have about ten.
 constexpr int kMostScans = 500;
-
-struct Errors : jpeg_error_mgr {
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-[[noreturn]] void stop(j_common_ptr info) {
-  auto& errors = *static_cast<Errors*>(info->err);
-  errors.format_message(info, errors.message);
-  std::longjmp(errors.jump, 1);
-}
-
-/// libjpeg goes on after a warning and fills what it lacks with grey. These alone leave the picture whole: surplus
-/// bytes before a marker (cameras pad with them), odd versions and colour profiles.
-bool harmless(int code) {
-  return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM || code == JWRN_BOGUS_ICC;
-}
-
-void on_message(j_common_ptr info, int level) {
-  if (level < 0 && !harmless(info->err->msg_code)) stop(info);
-}
 
 void on_progress(j_common_ptr info) {
   if (!info->is_decompressor) return;
@@ -54,13 +22,6 @@ void on_progress(j_common_ptr info) {
   auto& errors = *static_cast<Errors*>(info->err);
   std::snprintf(errors.message, sizeof errors.message, "more than %d scans", kMostScans);
   std::longjmp(errors.jump, 1);
-}
-
-void listen(Errors& errors) {
-  jpeg_std_error(&errors);
-  errors.error_exit = stop;
-  errors.emit_message = on_message;
-  errors.output_message = [](j_common_ptr) {};
 }
 
 struct Decoder {
@@ -146,53 +107,6 @@ void leave_out_rows_below(jpeg_decompress_struct& info, uint8_t* room) {
   if (left > 0) jpeg_read_scanlines(&info, &room, 1);
 }
 
-/// Where libjpeg puts what it has compressed.
-struct Destination : jpeg_destination_mgr {
-  std::array<JOCTET, 16384> buffer;
-  std::string content;
-
-  /// Without exceptions: the caller is C.
-  bool keep(size_t count) noexcept {
-    try {
-      content.append(reinterpret_cast<const char*>(buffer.data()), count);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    next_output_byte = buffer.data();
-    free_in_buffer = buffer.size();
-    return true;
-  }
-};
-
-void keep_or_stop(j_compress_ptr info, size_t unused) {
-  auto& out = *static_cast<Destination*>(info->dest);
-  if (!out.keep(out.buffer.size() - unused)) ERREXIT1(info, JERR_OUT_OF_MEMORY, 0);
-}
-
-void write_into(Destination& out) {
-  out.init_destination = [](j_compress_ptr info) { static_cast<Destination*>(info->dest)->keep(0); };
-  out.empty_output_buffer = [](j_compress_ptr info) -> boolean {
-    keep_or_stop(info, 0);  // free_in_buffer means nothing here
-    return TRUE;
-  };
-  out.term_destination = [](j_compress_ptr info) { keep_or_stop(info, info->dest->free_in_buffer); };
-}
-
-struct Encoder {
-  Errors errors{};
-  Destination out{};
-  jpeg_compress_struct info{};
-
-  Encoder() {
-    listen(errors);
-    write_into(out);
-    info.err = &errors;
-  }
-  Encoder(const Encoder&) = delete;
-  Encoder& operator=(const Encoder&) = delete;
-  ~Encoder() { jpeg_destroy_compress(&info); }
-};
-
 }  // namespace
 
 Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
@@ -231,29 +145,6 @@ Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, const
     jpeg_finish_decompress(&info);  // reads to the end marker, so that a file without one is noticed
   });
   return image;
-}
-
-std::string encode_jpeg(const Image& image, const std::string& name, int quality) {
-  Encoder jpeg;
-  jpeg_compress_struct& info = jpeg.info;
-  const bool done = guarded(jpeg.errors, [&] {
-    jpeg_create_compress(&info);
-    info.dest = &jpeg.out;
-    info.image_width = static_cast<JDIMENSION>(image.width);
-    info.image_height = static_cast<JDIMENSION>(image.height);
-    info.input_components = image.channels;
-    info.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-    jpeg_set_defaults(&info);
-    jpeg_set_quality(&info, quality, TRUE);
-    jpeg_start_compress(&info, TRUE);
-    while (info.next_scanline < info.image_height) {
-      JSAMPROW line = const_cast<uint8_t*>(image.at(0, static_cast<int>(info.next_scanline)));
-      jpeg_write_scanlines(&info, &line, 1);
-    }
-    jpeg_finish_compress(&info);
-  });
-  if (!done) fail("{}: cannot write as JPEG: {}", name, printable(jpeg.errors.message, 200));
-  return std::move(jpeg.out.content);
 }
 
 }  // namespace siamese

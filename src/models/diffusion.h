@@ -48,7 +48,6 @@ class Diffusion {
   Diffusion(const DiffusionConfig& config, Variance variance, int64_t respace = 0, at::Device device = at::kCPU);
 
   int64_t steps() const { return static_cast<int64_t>(betas_.size()); }
-  Variance variance() const { return variance_; }
   at::Device device() const { return table32_.device(); }
   const std::vector<double>& betas() const { return betas_; }
   const std::vector<double>& alphas_cumprod() const { return alphas_cumprod_; }

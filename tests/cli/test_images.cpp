@@ -55,6 +55,8 @@ TEST_F(Images, ClassifierIsJudged) {
 TEST_F(Images, SamplesRepeat) {
   const Args args = {"sample", path("dit"), "--classes", "0-2,5", "--each", "2", "--steps", "3", "--cfg", "2", "-o"};
   ASSERT_EQ(run_siamese(args + Args{path("a.png"), "--singles", path("singles"), "--trajectory", "2"}).status, 0);
+  ASSERT_EQ(run_siamese(args + Args{path("b.png")}).status, 0);
+  EXPECT_EQ(read(path("a.png")), read(path("b.png")));
   ASSERT_EQ(run_siamese(args + Args{path("b.png"), "--batch", "3"}).status, 0);
   ASSERT_EQ(run_siamese(args + Args{path("c.png"), "--seed", "2"}).status, 0);
   EXPECT_NE(read(path("a.png")), read(path("c.png")));
