@@ -4,6 +4,7 @@
 
 #include "report/chart.h"
 #include "report/markup.h"
+#include "report/mixture_charts.h"
 #include "report/page_assets.h"
 #include "report/report.h"
 #include "report/table.h"
@@ -39,25 +40,18 @@ std::string render_summary(const Table& table) {
   return any_best ? out + "<p class=\"hint\"><b>Marked</b>: the best value of its column.</p>\n" : out;
 }
 
-// One curve of every run; a run keeps its colour in every chart, also where another run has no such curve.
-std::vector<Series> collect(const std::vector<RunCurves>& runs, Curve RunCurves::*curve) {
-  std::vector<Series> series;
-  for (size_t i = 0; i < runs.size(); ++i) series.push_back({runs[i].label, runs[i].*curve, i});
-  return series;
-}
-
 bool starts_with(const Curve& longer, const Curve& shorter) {
   return shorter.size() <= longer.size() && std::equal(shorter.begin(), shorter.end(), longer.begin());
 }
 
 // Runs of one comparison mostly share a schedule. Drawn over each other they would look like the last one only.
 std::vector<Series> collect_schedules(const std::vector<RunCurves>& runs) {
-  if (runs.size() < 2) return collect(runs, &RunCurves::lr);
+  if (runs.size() < 2) return series_of(runs, &RunCurves::lr);
   const auto longest = std::max_element(
       runs.begin(), runs.end(), [](const RunCurves& a, const RunCurves& b) { return a.lr.size() < b.lr.size(); });
   const bool shared =
       std::all_of(runs.begin(), runs.end(), [&](const RunCurves& run) { return starts_with(longest->lr, run.lr); });
-  if (!shared) return collect(runs, &RunCurves::lr);
+  if (!shared) return series_of(runs, &RunCurves::lr);
   constexpr size_t kSlate = 6;  // a colour of no run, unless there are seven
   return {{"all runs", longest->lr, kSlate}};
 }
@@ -93,15 +87,16 @@ std::string render_charts(const std::vector<RunCurves>& runs) {
   ChartOptions rate{.id = "rate", .title = "Learning rate", .y_title = "rate"};
   rate.height = kSmallHeight;
 
-  const std::string correct = render_chart(collect(runs, &RunCurves::accuracy), accuracy);
+  const std::string correct = render_chart(series_of(runs, &RunCurves::accuracy), accuracy);
   // Two columns: beside the gradient norm stands a chart as high as it, the small ones come last.
   if (!correct.empty()) speed.height = kSmallHeight;
-  return render_chart(collect(runs, &RunCurves::loss), loss) +
-         render_chart(collect(runs, &RunCurves::validation_loss), validation) +
-         render_chart(collect(runs, &RunCurves::grad_norm), norm) + correct +
-         render_chart(collect(runs, &RunCurves::exact_match), solved) +
-         render_chart(collect(runs, &RunCurves::tokens_per_s), speed) +
-         render_chart(collect(runs, &RunCurves::images_per_s), pictures) + render_chart(collect_schedules(runs), rate);
+  return render_chart(series_of(runs, &RunCurves::loss), loss) +
+         render_chart(series_of(runs, &RunCurves::validation_loss), validation) +
+         render_chart(series_of(runs, &RunCurves::grad_norm), norm) + correct +
+         render_chart(series_of(runs, &RunCurves::exact_match), solved) +
+         render_chart(series_of(runs, &RunCurves::tokens_per_s), speed) +
+         render_chart(series_of(runs, &RunCurves::images_per_s), pictures) +
+         render_chart(collect_schedules(runs), rate);
 }
 
 }  // namespace
@@ -121,6 +116,7 @@ std::string render_html(const Report& report) {
         "<h2>Curves</h2>\n<p class=\"hint\">Beside each name: its last value. Point at a chart to read "
         "others.</p>\n<div class=\"charts\">\n{}</div>\n",
         charts);
+  out += render_mixtures(report.runs);
   out += render_pictures(report.pictures);
   for (const auto& [heading, text] : report.texts) {
     out += fmt::format("<section>\n<h2>{}</h2>\n<pre tabindex=\"0\">{}</pre>\n</section>\n", escape_markup(heading),

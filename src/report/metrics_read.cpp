@@ -34,6 +34,13 @@ constexpr std::array kFields = {
     Field{"validation_loss", &RunCurves::validation_loss},
     Field{"accuracy", &RunCurves::accuracy},
     Field{"exact_match", &RunCurves::exact_match},
+    Field{"balance_loss", &RunCurves::balance_loss},
+    Field{"router_z", &RunCurves::router_z},
+    Field{"router_entropy", &RunCurves::router_entropy},
+    Field{"dropped", &RunCurves::dropped},
+    Field{"load_min", &RunCurves::load_min},
+    Field{"load_max", &RunCurves::load_max},
+    Field{"dead_experts", &RunCurves::dead_experts},
 };
 
 // JSON has no NaN: a diverged run writes null or a word. Both are kept as NaN, which a chart shows as a gap.
@@ -87,6 +94,7 @@ class MetricsReader {
     const auto at = step->get<double>();
     if (at < newest_step_) forget_from(run_, at);
     newest_step_ = at;
+    if (entry.contains("expert_load")) add_load(entry, at);
     for (const Field& field : kFields) {
       const auto value = entry.find(field.key);
       if (value == entry.end()) continue;
@@ -99,6 +107,24 @@ class MetricsReader {
       if (!curve.empty() && curve.back().first == at) curve.pop_back();  // logged twice: the later one counts
       curve.emplace_back(at, *number);
     }
+  }
+
+  /// The newest line of loads is the one that is shown.
+  void add_load(const Json& entry, double at) {
+    ExpertHeat heat;
+    heat.step = at;
+    try {
+      heat.steps = entry.value("expert_load_steps", 0.0);
+      heat.loads = entry.at("expert_load").get<std::vector<std::vector<double>>>();
+      heat.blocks = entry.at("expert_load_blocks").get<std::vector<int64_t>>();
+    } catch (const Json::exception&) {
+      fail("{}:{}: \"expert_load\" must be rows of numbers, \"expert_load_blocks\" a number a row", path_,
+           line_number_);
+    }
+    const auto uneven = [&](const auto& row) { return row.empty() || row.size() != heat.loads[0].size(); };
+    if (heat.loads.size() != heat.blocks.size() || std::any_of(heat.loads.begin(), heat.loads.end(), uneven))
+      fail("{}:{}: the rows of \"expert_load\" must be equally long, with a block each", path_, line_number_);
+    run_.load = std::move(heat);
   }
 
   std::string path_;
