@@ -115,7 +115,7 @@ class Bench {
     begun_ = true;
     set_deterministic(row.recipe.train.deterministic);
     row.runner = std::make_unique<StepRunner>(row.recipe, device_, !o_.eager);
-    row.parameters = static_cast<double>(row.runner->params().count());
+    row.parameters = static_cast<double>(active_parameters(row.runner->params(), row.recipe.model));
     row.runner->step(++row.step).cpu();  // waits for a GPU
     row.first_step_s = seconds_now() - from;
   }
@@ -181,7 +181,8 @@ class Bench {
     for (Row& row : rows) {
       const double ms = row.median(), low = row.quantile(0.1), high = row.quantile(0.9);
       const ModelConfig& m = row.recipe.model;
-      // Products: 6 N a token, and 6 L d T of causal attention, twice that where every token sees every token.
+      // Products: 6 N a token, N the parameters it meets, and 6 L d T of causal attention, twice that where every token
+      // sees every token.
       const double flops =
           tokens * (6 * row.parameters + (words ? 6.0 : 12.0) * static_cast<double>(m.n_layers * m.d_model * length));
       const double peak = peak_flops(name_), mfu = peak > 0 ? flops / (ms * 1e-3) / peak : 0;

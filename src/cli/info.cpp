@@ -18,8 +18,8 @@ namespace {
 
 std::string model_line(const ModelConfig& m) {
   if (m.family == "lm")
-    return fmt::format("{} blocks, d {}, {} heads ({} kv), feed-forward {}, vocabulary {}", m.n_layers, m.d_model,
-                       m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.vocab_size);
+    return fmt::format("{} blocks, d {}, {} heads ({} kv), {}, vocabulary {}", m.n_layers, m.d_model, m.n_heads,
+                       m.n_kv_heads, feed_forward_words(m), m.vocab_size);
   return fmt::format("{}, {} blocks, d {}, {} heads, feed-forward {}, {}² pixels in patches of {}², {} classes",
                      m.family, m.n_layers, m.d_model, m.n_heads, m.mlp_hidden_size, m.image_size, m.patch_size,
                      m.classes);
@@ -30,7 +30,7 @@ void print_recipe(Recipe recipe) {
   if (m.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
   if (m.classes == 0) recipe.model.classes = 10;
   auto print = [&](const Params& params) {
-    fmt::print("scheme  {}\nmodel   {}\n{}", m.scheme, model_line(m), parameter_table(params));
+    fmt::print("scheme  {}\nmodel   {}\n{}{}", m.scheme, model_line(m), mixture_line(m), parameter_table(params, m));
     for (const at::Device device : {at::Device(at::kCUDA), at::Device(at::kCPU)})
       fmt::print("{}, training\n{}", device.is_cpu() ? "on a CPU" : "on a GPU",
                  memory_lines(recipe, params.count(), device));

@@ -35,10 +35,19 @@ at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return projec
 
 LmLoss LanguageModel::loss(const at::Tensor& ids, const Forward& forward, double z_weight, int64_t ignore,
                            double scale) const {
-  const at::Tensor h = hidden(ids.slice(1, 0, ids.size(1) - 1).contiguous(), forward).flatten(0, 1);
+  RoutingReport report;
+  Forward reported = forward;
+  if (mixtures() > 0) reported.routing = &report;
+  const at::Tensor h = hidden(ids.slice(1, 0, ids.size(1) - 1).contiguous(), reported).flatten(0, 1);
   if (forward.probe) forward.see("logits", logits(h));  // fused, they never exist as a whole
   const HeadLoss loss = lm_head_loss(h, head_, ids.slice(1, 1).reshape({-1}), {ignore, z_weight, scale}, config_.fused);
-  return {loss.total, loss.ce};
+  if (mixtures() == 0) return {loss.total, loss.ce};
+  const at::Tensor routers = at::stack(report.losses).mean(0);  // [2]
+  // Balanced by biases, the loss is only watched.
+  const double weight = config_.moe.balance == "loss" ? config_.moe.balance_weight : 0.0;
+  const at::Tensor more = scale * (weight * routers[0] + config_.moe.router_z_weight * routers[1]);
+  const at::Tensor seen = routers.detach();
+  return {loss.total + more, loss.ce, seen[0], seen[1], at::stack(report.loads)};
 }
 
 HeadScores LanguageModel::scores(const at::Tensor& hidden, const at::Tensor& targets, int64_t ignore) const {
@@ -53,6 +62,10 @@ KvCache LanguageModel::make_cache(int64_t batch, int64_t capacity) const {
     cache.v.push_back(at::zeros_like(cache.k.back()));
   }
   return cache;
+}
+
+void LanguageModel::balance_experts(const at::Tensor& loads) const {
+  if (config_.moe.balance == "bias") stack_->balance_experts(loads);
 }
 
 at::Tensor document_numbers(const at::Tensor& ids, int64_t eos) {

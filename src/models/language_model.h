@@ -1,4 +1,4 @@
-// The dense language model (OLMo's sequential block) over any residual scheme.
+// The language model (OLMo's sequential block), dense or with mixtures of experts, over any residual scheme.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,12 @@
 namespace siamese {
 
 struct LmLoss {
-  at::Tensor total;  // what is differentiated: scale · (ce + z_weight · mean logsumexp²)
-  at::Tensor ce;     // mean cross entropy, for reports: it has no gradient where the head is fused
+  at::Tensor
+      total;  // what is differentiated: scale · (ce + z_weight · mean logsumexp² + the mixtures' weighted losses)
+  at::Tensor ce;  // mean cross entropy, for reports: it has no gradient where the head is fused
+  // Mixtures, without gradients: balance loss and mean logsumexp² of the routers, not weighted, means over the blocks
+  // that have one; and what went to whom, [mixtures, E + 2] (nn/forward.h). Undefined in a dense model.
+  at::Tensor balance = {}, router_z = {}, loads = {};
 };
 
 class LanguageModel {
@@ -38,6 +42,11 @@ class LanguageModel {
   HeadScores scores(const at::Tensor& hidden, const at::Tensor& targets, int64_t ignore = -100) const;
 
   KvCache make_cache(int64_t batch, int64_t capacity) const;
+
+  /// Blocks with a mixture of experts.
+  int64_t mixtures() const { return stack_->mixtures(); }
+  /// After a step, with the loads of all its tokens: biases move where the recipe balances by them.
+  void balance_experts(const at::Tensor& loads) const;
 
  private:
   ModelConfig config_;

@@ -51,8 +51,20 @@ void load(const SafetensorsFile& file, const Params& params, const Names& names)
 Outputs run_lm(const SafetensorsFile& file, const LanguageModel& model, const ParityOptions& options) {
   const at::Tensor ids = indices(file, "ids", 2, model.config().vocab_size, options);
   if (ids.size(1) < 2) fail("{}: input.ids must be [batch, length] with a length of 2 or more", file.name());
-  const at::Tensor logits = model.logits(model.hidden(ids.slice(1, 0, ids.size(1) - 1), {}));
-  return {{"logits", logits}, {"loss", at::cross_entropy_loss(logits.flatten(0, 1), ids.slice(1, 1).reshape({-1}))}};
+  RoutingReport report;
+  Forward forward;
+  forward.routing = &report;
+  const at::Tensor logits = model.logits(model.hidden(ids.slice(1, 0, ids.size(1) - 1), forward));
+  const at::Tensor ce = at::cross_entropy_loss(logits.flatten(0, 1), ids.slice(1, 1).reshape({-1}));
+  const MoeConfig& moe = model.config().moe;
+  if (moe.experts == 0) return {{"logits", logits}, {"loss", ce}};
+  const at::Tensor routers = at::stack(report.losses).mean(0);
+  return {{"logits", logits},
+          {"ce", ce},
+          {"balance", routers[0]},
+          {"router_z", routers[1]},
+          {"expert_counts", at::stack(report.loads).slice(1, 0, moe.experts)},
+          {"loss", ce + moe.balance_weight * routers[0] + moe.router_z_weight * routers[1]}};
 }
 
 at::Tensor pictures(const SafetensorsFile& file, const char* name, const ModelConfig& c, const ParityOptions& options) {

@@ -68,7 +68,13 @@ void ours(const json& j, const std::string& file, ModelConfig& c) {
   c.mix_fraction = get<double>(j, "mix_fraction", 0.25);
   c.span_aggregate = get<std::string>(j, "span_aggregate", "block");
   if (c.scheme == "siamese" && get<std::string>(j, "x_stream", "post") == "hybrid") c.scheme = "siamese_hybrid";
-  if (j.contains("experts")) fail("{}: mixtures of experts are not built yet", file);
+  if (!j.contains("experts")) return;
+  MoeConfig& moe = c.moe;
+  moe.experts = need(j, "experts", file);
+  moe.top_k = need(j, "top_k", file);
+  moe.expert_hidden_size = need(j, "expert_hidden_size", file);
+  moe.balance_weight = get<double>(j, "balance_weight", moe.balance_weight);
+  moe.router_z_weight = get<double>(j, "router_z_weight", moe.router_z_weight);
 }
 
 /// The published DeiT's and DiT's keys; they are siamese.
@@ -115,7 +121,13 @@ void check(const ModelConfig& c, const SafetensorsFile& file) {
   within("n_heads", c.n_heads, c.d_model);
   within("n_kv_heads", c.n_kv_heads, c.n_heads);
   within("n_layers", c.n_layers, static_cast<int64_t>(file.tensors().size()));
-  within("mlp_hidden_size", c.mlp_hidden_size, largest / c.d_model);
+  if (c.moe.experts != 0) {
+    within("experts", c.moe.experts, largest / c.d_model);
+    within("top_k", c.moe.top_k, c.moe.experts);
+    within("expert_hidden_size", c.moe.expert_hidden_size, largest / c.d_model);
+  } else {
+    within("mlp_hidden_size", c.mlp_hidden_size, largest / c.d_model);
+  }
   if (c.family == "lm") {
     within("vocab_size", c.vocab_size, largest / c.d_model);
   } else {
@@ -134,8 +146,10 @@ void check(const ModelConfig& c, const SafetensorsFile& file) {
          c.n_kv_heads);
   if (c.activation != "swiglu" && c.activation != "gelu" && c.activation != "gelu_tanh")
     fail("{}: activation_type '{}' is not built here", file.name(), c.activation);
-  if (c.activation == "swiglu" && c.mlp_hidden_size % 2 != 0)
-    fail("{}: config 'mlp_hidden_size' is {}, but swiglu needs an even one", file.name(), c.mlp_hidden_size);
+  const int64_t hidden = c.moe.experts > 0 ? c.moe.expert_hidden_size : c.mlp_hidden_size;
+  if (c.activation == "swiglu" && hidden % 2 != 0)
+    fail("{}: config '{}' is {}, but swiglu needs an even one", file.name(),
+         c.moe.experts > 0 ? "expert_hidden_size" : "mlp_hidden_size", hidden);
   if (c.norm != "rms" && c.norm != "layer") fail("{}: norm '{}' is not built here", file.name(), c.norm);
   if (c.scheme.starts_with("hc_") || c.scheme == "mhc") within("streams", c.streams, 64);
 }

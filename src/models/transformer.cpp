@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "models/init.h"
+#include "models/make_mixture.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -67,35 +68,51 @@ void Transformer::add_block(int l, const SchemeContext& context, Params& params)
     a.k_norm = head_norm("k_norm", kv);
   }
   if (wanted == AttentionNorm::qkv) a.v_norm = head_norm("v_norm", kv);
-  FeedForward& f = block.feed_forward;
-  f.activation = activation_of(config_);
-  f.fused = config_.fused;
-  f.rebuild = options_.recompute >= Recompute::feed_forward;
-  const int64_t hidden = config_.mlp_hidden_size, width = f.activation == Activation::swiglu ? hidden / 2 : hidden;
-  f.in = matrix("ff_proj", d, hidden, init.of(Role::ff_in, d, hidden));
-  f.out = matrix("ff_out", width, d, init.of(Role::ff_out, width, d));
+  add_feed_forward(block, l, params);
   if (conditioned_) block.modulation = Linear::make(params, name + "adaln", d, 6 * d, true, {InitSpec::constant, 0.0});
   blocks_.push_back(std::move(block));
+}
+
+void Transformer::add_feed_forward(Block& block, int l, Params& params) const {
+  const std::string name = fmt::format("transformer.blocks.{}.", l);
+  const Initialiser init(config_, *scheme_, l);
+  const Activation activation = activation_of(config_);
+  if (config_.moe.experts > 0 && l >= config_.moe.dense_blocks) {
+    block.mixture = make_mixture(config_, init, params, name, activation);
+    block.mixture.block = l;
+    return;
+  }
+  FeedForward& f = block.feed_forward;
+  f.activation = activation;
+  f.fused = config_.fused;
+  f.rebuild = options_.recompute >= Recompute::feed_forward;
+  const int64_t d = config_.d_model, hidden = config_.mlp_hidden_size,
+                width = activation == Activation::swiglu ? hidden / 2 : hidden;
+  f.in = Linear::make(params, name + "ff_proj", d, hidden, config_.bias, init.of(Role::ff_in, d, hidden));
+  f.out = Linear::make(params, name + "ff_out", width, d, config_.bias, init.of(Role::ff_out, width, d));
 }
 
 Streams Transformer::sublayer(const Block& block, const Site& site, Streams streams, const Forward& forward,
                               const std::vector<at::Tensor>& modulated) const {
   Modulation modulation;
-  modulation.into = site.attention() ? &block.attention.qkv : &block.feed_forward.in;
+  const bool mixed = !site.attention() && block.mixture.on();  // experts and router read the value as it is
+  if (!mixed) modulation.into = site.attention() ? &block.attention.qkv : &block.feed_forward.in;
   modulation.keep = options_.recompute == Recompute::none;
   const FeedForward& f = block.feed_forward;
-  modulation.swiglu = !site.attention() && f.rebuild && f.fused && f.activation == Activation::swiglu;
+  modulation.swiglu = !site.attention() && !mixed && f.rebuild && f.fused && f.activation == Activation::swiglu;
   const size_t first = site.attention() ? 0 : 3;
   if (site.attention()) modulation.turn = block.attention.turn(streams.s[0].size(1), forward);
   if (conditioned_) modulation.shift = modulated[first], modulation.scale = modulated[first + 1];
   Read read = scheme_->read(std::move(streams), site, modulation);
   Update update;
   update.r = site.attention() ? block.attention(read.input, forward, modulation.turn.cos.defined())
+             : mixed          ? block.mixture(read.input, forward)
                               : f(read.input, read.activated);
   if (conditioned_) update.gate = modulated[first + 2];
   if (forward.probe) {
     const char* part = site.attention() ? "attention" : "feed-forward";
-    forward.see(fmt::format("projected input of the {} of block {}", part, site.block()), read.input);
+    forward.see(fmt::format("{}input of the {} of block {}", mixed ? "" : "projected ", part, site.block()),
+                read.input);
     forward.see(fmt::format("output of the {} of block {}", part, site.block()), update.r);
   }
   if (forward.training) {
@@ -117,6 +134,47 @@ Streams Transformer::run_block(const Block& block, int l, Streams streams, const
   return sublayer(block, {2 * l + 1}, std::move(streams), forward, modulated);
 }
 
+Streams Transformer::rerun_block(const Block& block, int l, const Streams& streams, const Forward& forward,
+                                 const at::Tensor& condition) const {
+  // The structure of what a block returns is known after its first run, which happens inside `recompute`. What a
+  // mixture reports is returned like everything else: both runs have a report of their own.
+  auto after = std::make_shared<Streams>();
+  const bool reports = forward.routing != nullptr && block.mixture.on();
+  auto run = [this, &block, l, before = streams.skeleton(), forward, after, reports](std::vector<at::Tensor> in) {
+    at::Tensor given;
+    if (conditioned_) given = in.back(), in.pop_back();
+    RoutingReport report;
+    Forward own = forward;
+    own.routing = reports ? &report : nullptr;
+    const Streams out = run_block(block, l, Streams::unflatten(before, in), own, given);
+    *after = out.skeleton();
+    std::vector<at::Tensor> tensors = out.flatten();
+    if (reports) tensors.push_back(report.losses.at(0)), tensors.push_back(report.loads.at(0));
+    return tensors;
+  };
+  std::vector<at::Tensor> in = streams.flatten();
+  if (conditioned_) in.push_back(condition);
+  std::vector<at::Tensor> out = recompute(run, in, block.params);
+  if (reports) {
+    forward.routing->loads.push_back(out.back().detach()), out.pop_back();
+    forward.routing->losses.push_back(out.back()), out.pop_back();
+  }
+  return Streams::unflatten(*after, out);
+}
+
+int64_t Transformer::mixtures() const {
+  return std::count_if(blocks_.begin(), blocks_.end(), [](const Block& b) { return b.mixture.on(); });
+}
+
+void Transformer::balance_experts(const at::Tensor& loads) const {
+  int64_t i = 0;
+  for (const Block& b : blocks_) {
+    if (!b.mixture.on()) continue;
+    const at::Tensor load = loads[i++].slice(0, 0, config_.moe.experts);
+    if (b.mixture.bias.defined()) move_bias(b.mixture.bias, load, config_.moe.bias_rate);
+  }
+}
+
 at::Tensor Transformer::operator()(const at::Tensor& embedding, const Forward& forward,
                                    const at::Tensor& condition) const {
   Streams streams = scheme_->start(embedding);
@@ -125,22 +183,8 @@ at::Tensor Transformer::operator()(const at::Tensor& embedding, const Forward& f
   const bool again = options_.recompute == Recompute::block && at::GradMode::is_enabled() && !forward.probe;
   for (int l = 0; l < config_.n_layers; ++l) {
     const Block& block = blocks_[static_cast<size_t>(l)];
-    if (!again) {
-      streams = run_block(block, l, std::move(streams), forward, condition);
-      continue;
-    }
-    // The structure of what a block returns is known after its first run, which happens inside `recompute`.
-    auto after = std::make_shared<Streams>();
-    auto run = [this, &block, l, before = streams.skeleton(), forward, after](std::vector<at::Tensor> in) {
-      at::Tensor given;
-      if (conditioned_) given = in.back(), in.pop_back();
-      const Streams out = run_block(block, l, Streams::unflatten(before, in), forward, given);
-      *after = out.skeleton();
-      return out.flatten();
-    };
-    std::vector<at::Tensor> in = streams.flatten();
-    if (conditioned_) in.push_back(condition);
-    streams = Streams::unflatten(*after, recompute(run, in, block.params));
+    streams = again ? rerun_block(block, l, streams, forward, condition)
+                    : run_block(block, l, std::move(streams), forward, condition);
   }
   const at::Tensor h = scheme_->finish(std::move(streams));
   forward.see("final norm", h);

@@ -8,6 +8,7 @@
 
 #include "nn/attention.h"
 #include "nn/feed_forward.h"
+#include "nn/mixture.h"
 #include "nn/params.h"
 #include "nn/recompute.h"
 #include "nn/rope.h"
@@ -40,16 +41,26 @@ class Transformer {
   /// From the embedding [B, T, d] to what the head sees. `condition` [B, d]: what the blocks' matrices are applied to.
   at::Tensor operator()(const at::Tensor& embedding, const Forward& forward, const at::Tensor& condition = {}) const;
 
+  /// Blocks with a mixture of experts.
+  int64_t mixtures() const;
+  /// A step of bias-based balancing, from the loads [mixtures, E + …] of all its tokens.
+  void balance_experts(const at::Tensor& loads) const;
+
  private:
   struct Block {
     Attention attention;
-    FeedForward feed_forward;
+    FeedForward feed_forward;        // or
+    Mixture mixture;                 // where it has experts
     Linear modulation;               // [d] -> shift, scale, gate of attention, then of the feed-forward
     std::vector<at::Tensor> params;  // all that a run of the block may use
   };
   void add_block(int l, const SchemeContext& context, Params& params);
+  void add_feed_forward(Block& block, int l, Params& params) const;
   Streams run_block(const Block& block, int l, Streams streams, const Forward& forward,
                     const at::Tensor& condition) const;
+  /// The same with everything inside computed again in the backward pass.
+  Streams rerun_block(const Block& block, int l, const Streams& streams, const Forward& forward,
+                      const at::Tensor& condition) const;
   Streams sublayer(const Block& block, const Site& site, Streams streams, const Forward& forward,
                    const std::vector<at::Tensor>& modulation) const;
 

@@ -18,6 +18,12 @@ struct KvCache {
   int64_t length = 0;
 };
 
+/// What the mixtures of a forward pass found, a tensor a mixture, first block first (nn/mixture.h).
+struct RoutingReport {
+  std::vector<at::Tensor> losses;  // [2]: balance, mean logsumexp²; differentiable
+  std::vector<at::Tensor> loads;   // [E + 2] fp64: tokens sent to each expert, how many of them were dropped, entropy
+};
+
 struct Forward {
   bool training = false;
   int64_t seed = 0, step = 0;
@@ -27,6 +33,7 @@ struct Forward {
   int64_t longest_document = 0;
   at::Tensor path_scales;    // [sub-layers, B] factors of DropPath drawn before; undefined: drawn where they are used
   KvCache* cache = nullptr;  // generation: append to it and attend to it
+  RoutingReport* routing = nullptr;  // mixtures append to it
   /// Called with a name and every intermediate of note; used to find the first tensor that went bad.
   std::function<void(const std::string&, const at::Tensor&)> probe;
 

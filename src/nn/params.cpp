@@ -48,9 +48,18 @@ void fill(const Parameter& p, int64_t seed) {
 }  // namespace
 
 at::Tensor Params::add(const std::string& name, at::IntArrayRef shape, ParamKind kind, const InitSpec& init) {
+  return add(name, shape, kind, init, options_);
+}
+
+at::Tensor Params::add_exact(const std::string& name, at::IntArrayRef shape, ParamKind kind, const InitSpec& init) {
+  return add(name, shape, kind, init, options_.dtype(dtype() == at::kDouble ? at::kDouble : at::kFloat));
+}
+
+at::Tensor Params::add(const std::string& name, at::IntArrayRef shape, ParamKind kind, const InitSpec& init,
+                       const at::TensorOptions& options) {
   if (has(name)) fail("parameter '{}' exists twice", name);
-  at::Tensor value = at::empty(shape, options_);
-  value.set_requires_grad(true);
+  at::Tensor value = at::empty(shape, options);
+  value.set_requires_grad(kind != ParamKind::state);
   all_.push_back({name, value, kind, init});
   return value;
 }
@@ -85,7 +94,8 @@ std::vector<at::Tensor> Params::with_prefix(const std::string& prefix) const {
 
 int64_t Params::count() const {
   int64_t n = 0;
-  for (const Parameter& p : all_) n += p.value.numel();
+  for (const Parameter& p : all_)
+    if (p.kind != ParamKind::state) n += p.value.numel();
   return n;
 }
 

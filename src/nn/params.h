@@ -10,7 +10,9 @@
 
 namespace siamese {
 
-enum class ParamKind { matrix, embedding, norm, other };  // decides weight decay (train/optimizer)
+/// Decides weight decay (train/optimizer). state: no parameter, but part of the model and its checkpoints all the same;
+/// it has no gradient and is not counted.
+enum class ParamKind { matrix, embedding, norm, other, state };
 
 /// constant: `value` everywhere. normal: truncated normal of standard deviation `value`, cut at `cutoff` deviations.
 /// uniform: in ±value. diagonal: `value` on the diagonal, `cutoff` off it. one_hot: 1 at index `value`, else 0.
@@ -37,6 +39,8 @@ class Params {
 
   /// Adds a parameter; its memory is not filled until `initialise`. Returns a handle to the same tensor.
   at::Tensor add(const std::string& name, at::IntArrayRef shape, ParamKind kind, const InitSpec& init);
+  /// The same in fp32 where parameters are bf16.
+  at::Tensor add_exact(const std::string& name, at::IntArrayRef shape, ParamKind kind, const InitSpec& init);
 
   /// Fills every parameter from the seed. A value depends on the parameter's name, not on its place, so that two
   /// schemes start with the same projections. Drawn in fp32 and rounded once.
@@ -53,6 +57,8 @@ class Params {
   at::Device device() const { return options_.device(); }
 
  private:
+  at::Tensor add(const std::string& name, at::IntArrayRef shape, ParamKind kind, const InitSpec& init,
+                 const at::TensorOptions& options);
   at::TensorOptions options_;
   std::vector<Parameter> all_;
 };

@@ -36,4 +36,8 @@ template <class... Args>
 /// What only image models ask of a recipe.
 void check_images(const Draft& draft, const Recipe& recipe);
 
+/// Mixtures: keys of a mixture that is not there are refused, or forgotten where `experts: 0` was said after them;
+/// sizes that are left open are filled in, and what cannot work is refused.
+void settle_mixture(Draft& draft);
+
 }  // namespace siamese

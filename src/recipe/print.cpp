@@ -66,9 +66,9 @@ std::string to_yaml(const Recipe& recipe) {
 }
 
 std::string recipe_keys() {
-  std::string out = fmt::format("{:<25} {:<5} {:<14} {}\n", "key", "type", "default", "meaning [allowed]");
+  std::string out = fmt::format("{:<28} {:<5} {:<14} {}\n", "key", "type", "default", "meaning [allowed]");
   for (const Field& field : fields()) {
-    out += fmt::format("{:<25} {:<5} {:<14} {}{}\n", field.path, type_name(field), write_value(default_of(field)),
+    out += fmt::format("{:<28} {:<5} {:<14} {}{}\n", field.path, type_name(field), write_value(default_of(field)),
                        field.help, allowed(field));
   }
   return out;

@@ -15,6 +15,24 @@ struct InitConfig {
   bool operator==(const InitConfig&) const = default;
 };
 
+/// A mixture of experts in place of the feed-forward; the defaults route as OLMoE does.
+struct MoeConfig {
+  int64_t experts = 0;             // 0: a dense feed-forward
+  int64_t top_k = 2;               // experts a token goes to
+  int64_t expert_hidden_size = 0;  // swiglu: both halves together; 0: mlp_hidden_size / top_k, a multiple of 16
+  int64_t shared_experts = 0;      // of the same size, which every token goes to besides
+  int64_t dense_blocks = 0;        // the first blocks keep the dense feed-forward
+  std::string score = "softmax";   // softmax | sigmoid
+  bool renormalize = false;        // the weights of a token's experts add up to 1
+  std::string balance = "loss";    // loss | bias | none
+  double balance_weight = 0.01;    // loss
+  double bias_rate = 1e-3;         // bias: what a step moves the bias of an expert by
+  double router_z_weight = 1e-3;   // weight of the routers' mean logsumexp²
+  double capacity_factor = 0.0;    // training: rows an expert takes, times the mean; 0: all
+  double jitter = 0.0;             // training: the router reads its input times 1 ± jitter
+  bool operator==(const MoeConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string family = "lm";  // lm | deit | dit
   std::string scheme = "siamese_hybrid";
@@ -54,6 +72,7 @@ struct ModelConfig {
   bool learn_sigma = true;     // dit: the variance as well, as a share between its bounds
   double label_dropout = 0.1;  // dit: share of the samples trained without their label
   InitConfig init;
+  MoeConfig moe;
   bool operator==(const ModelConfig&) const = default;
 };
 

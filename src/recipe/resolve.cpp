@@ -165,6 +165,8 @@ GraphObstacle graph_obstacle(const Recipe& r) {
   if (m.residual_dropout > 0) return {"model.residual_dropout", kDraws};
   if (m.attention_dropout > 0) return {"model.attention_dropout", kDraws};
   if (m.drop_path > 0 && m.family != "deit") return {"model.drop_path", kDraws};  // deit draws it before the step
+  if (m.moe.jitter > 0) return {"model.moe.jitter", kDraws};
+  if (m.moe.experts > 0) return {"model.moe.experts", "sends another number of tokens to each expert at every step"};
   if (r.data.document_masking) return {"data.document_masking", "cuts every batch into other documents"};
   if (!m.fused) return {"model.fused", "is false, and plain operators may wait for the GPU"};
   return {};
@@ -181,6 +183,7 @@ void resolve(Draft& draft) {
           kMaxName);
   }
   check_model(draft, r.model);
+  settle_mixture(draft);
   check_images(draft, r);
   if (r.model.family == "lm") check_data(draft, r.data, r.model.vocab_size);
   check_train(draft, r.train);

@@ -148,7 +148,7 @@ std::string ImageTask::describe() const {
       "scheme {}\n",
       m.family, m.n_layers, m.d_model, m.n_heads, m.mlp_hidden_size, m.activation, m.image_size, m.patch_size,
       m.classes, m.norm, m.scheme);
-  text += parameter_table(params());
+  text += parameter_table(params(), recipe_.model);
   text += fmt::format("data    {}; validation {}\n", sets_.train->describe(), sets_.validation->describe());
   const double epochs = static_cast<double>(t.steps * t.batch_size) / static_cast<double>(sets_.train->size()) /
                         static_cast<double>(recipe_.augment.repeats);

@@ -25,6 +25,7 @@ LmTask::LmTask(Recipe& recipe, at::Device device) : recipe_(recipe), device_(dev
   settle_vocabulary(recipe, *source_);
   recipe_ = recipe;
   model_ = make_lm(recipe_, device);
+  if (model_->mixtures() > 0) log_.emplace(recipe_.model, model_->mixtures());
   const TrainConfig& t = recipe_.train;
   if (device.is_cuda())
     copier_.emplace(*gpu_tools(), device,
@@ -79,16 +80,31 @@ at::Tensor LmTask::accumulate(const std::function<void()>& collect) {
   const TrainConfig& t = recipe_.train;
   const int64_t parts = t.batch_size / t.micro_batch_size;
   at::Tensor sum = at::zeros({}, at::TensorOptions().device(device_).dtype(at::kDouble));
+  at::Tensor routers = at::zeros({2}, sum.options()), loads;
   for (int64_t i = 0; i < parts; ++i) {
     const auto [ids, forward] = micro_batch(i);
     const LmLoss loss =
         model_->loss(ids, forward, t.z_loss, /*ignore=*/-100, /*scale=*/1.0 / static_cast<double>(parts));
     torch::autograd::backward({loss.total});
     sum += loss.ce.detach();
+    if (loss.loads.defined()) {
+      const at::Tensor losses = at::stack({loss.balance, loss.router_z}).to(at::kDouble);
+      routers += losses / static_cast<double>(parts);
+      loads = loads.defined() ? loads + loss.loads : loss.loads;
+    }
     collect();
+  }
+  if (loads.defined()) {
+    loads.select(1, recipe_.model.moe.experts + 1).div_(static_cast<double>(parts));  // the entropy is a mean
+    model_->balance_experts(loads);
+    routing_ = at::cat({routers, loads.flatten()});
   }
   return sum / static_cast<double>(parts);
 }
+
+EvalMetrics LmTask::step_metrics(const std::vector<double>& found) { return log_ ? log_->add(found) : EvalMetrics{}; }
+
+ExpertLoad LmTask::take_load() { return log_ ? log_->take() : ExpertLoad{}; }
 
 std::string LmTask::first_bad_value() const {
   const at::NoGradGuard no_grad;
@@ -113,9 +129,9 @@ std::string LmTask::describe() const {
   const ModelConfig& m = recipe_.model;
   const TrainConfig& t = recipe_.train;
   std::string text = fmt::format(
-      "model   {} blocks, d {}, {} heads ({} kv), feed-forward {} ({}), vocabulary {}, {} norm, scheme {}\n",
-      m.n_layers, m.d_model, m.n_heads, m.n_kv_heads, m.mlp_hidden_size, m.activation, m.vocab_size, m.norm, m.scheme);
-  text += parameter_table(params());
+      "model   {} blocks, d {}, {} heads ({} kv), {} ({}), vocabulary {}, {} norm, scheme {}\n", m.n_layers, m.d_model,
+      m.n_heads, m.n_kv_heads, feed_forward_words(m), m.activation, m.vocab_size, m.norm, m.scheme);
+  text += mixture_line(m) + parameter_table(params(), m);
   text += fmt::format("data    {}\n", source_->describe());
   text +=
       fmt::format("train   {} steps of {} × {} tokens{}, {}, lr {:g} ({}, {} warm-up steps)\n", t.steps, t.batch_size,

@@ -9,6 +9,7 @@
 #include "recipe/recipe.h"
 #include "train/batch_copier.h"
 #include "train/models.h"
+#include "train/router_log.h"
 #include "train/task.h"
 
 namespace siamese {
@@ -34,6 +35,9 @@ class LmTask final : public Task {
   void load() override;
   void load_ahead() override;
   at::Tensor accumulate(const std::function<void()>& collect) override;
+  at::Tensor found() const override { return routing_; }
+  EvalMetrics step_metrics(const std::vector<double>& found) override;
+  ExpertLoad take_load() override;
   double waited() const override { return loader_ ? loader_->waited() : 0.0; }
   EvalMetrics evaluate() const override;
   std::string first_bad_value() const override;
@@ -51,6 +55,8 @@ class LmTask final : public Task {
   std::optional<BatchCopier> copier_;  // on a GPU
   Batch batch_;
   std::optional<Batch> next_;  // already on its way to a GPU
+  at::Tensor routing_;         // of mixtures: what the last step's routers did (train/router_log.h)
+  std::optional<RouterLog> log_;
 };
 
 }  // namespace siamese

@@ -23,10 +23,31 @@ double stream_count(const ModelConfig& m) {
   return one_of(m.scheme, {"siamese", "siamese_hybrid", "resi_dual"}) ? 2 : 1;
 }
 
-/// Bytes a token keeps in one block. Fused on a GPU that is, per sub-layer, each stream after its write; the packed
-/// q, k, v as attention saw them (and before their norms, where they have some), the heads' output and fp32 log-sums;
-/// the feed-forward's projection; and what the policy keeps besides. Elsewhere outputs and copies come on top.
-MemoryPlan block_of(const Recipe& recipe, Recompute policy, bool gpu) {
+/// Bytes a token keeps in the mixture of one block: its rows before the activation, what the router read in fp32,
+/// scores and logits, where its rows lie. Plain operators also keep the rows, their activation and the experts'
+/// outputs.
+double mixture_bytes(const ModelConfig& m, double value) {
+  const double d = static_cast<double>(m.d_model), k = static_cast<double>(m.moe.top_k),
+               hidden = static_cast<double>(m.moe.expert_hidden_size),
+               width = m.activation == "swiglu" ? hidden / 2 : hidden,
+               shared = static_cast<double>(m.moe.shared_experts);
+  const double router = (value == 2 ? 4 * d : 0) + 2 * 4 * static_cast<double>(m.moe.experts) + k * (2 * 4 + 3 * 8);
+  const double rows = k * value * (m.fused ? hidden : 2 * hidden + width + 3 * d);
+  return rows + router + shared * value * (hidden + width);
+}
+
+/// Gathered inputs and gradients, the activation and the gradients around it: what the rows of a mixture need besides
+/// for as long as its backward pass runs.
+double mixture_work(const ModelConfig& m, double value) {
+  const double d = static_cast<double>(m.d_model), hidden = static_cast<double>(m.moe.expert_hidden_size);
+  return static_cast<double>(m.moe.top_k) * value * (3 * d + 2 * hidden);
+}
+
+/// Bytes a token keeps in one block, `mixed` one with experts. Fused on a GPU that is, per sub-layer, each stream after
+/// its write; the packed q, k, v as attention saw them (and before their norms, where they have some), the heads'
+/// output and fp32 log-sums; the feed-forward's projection; and what the policy keeps besides. Elsewhere outputs and
+/// copies come on top.
+MemoryPlan block_of(const Recipe& recipe, Recompute policy, bool gpu, bool mixed) {
   const ModelConfig& m = recipe.model;
   const double value = recipe.train.precision == "bfloat16" ? 2 : 4, stream = m.stream_dtype == "bfloat16" ? 2 : 4;
   const double d = static_cast<double>(m.d_model), heads = static_cast<double>(m.n_heads),
@@ -43,6 +64,11 @@ MemoryPlan block_of(const Recipe& recipe, Recompute policy, bool gpu) {
   b.feed_forward = value * (m.fused ? hidden : 2 * hidden);
   b.norms = policy >= Recompute::norms && rebuilds ? 0 : 2 * d * value;
   b.activated = policy >= Recompute::feed_forward && kernels ? 0 : width * value;
+  if (mixed) {
+    b.feed_forward = b.activated = 0;
+    b.experts = mixture_bytes(m, value);
+    b.norms = std::max(b.norms, d * value);  // router and experts read it both: it stays
+  }
   return b;
 }
 
@@ -86,18 +112,29 @@ MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute polic
   p.average = t.ema > 0 ? 4 * n : 0;
   // Recomputed, a block leaves its streams and pending update, and one block at a time is there in full.
   const bool again = policy == Recompute::block;
-  const MemoryPlan block = block_of(recipe, policy, gpu);
-  const double times = tokens * (again ? 1 : blocks);
-  p.streams = times * block.streams;
+  const MoeConfig& moe = recipe.model.moe;
+  const double dense = moe.experts > 0 ? static_cast<double>(moe.dense_blocks) : blocks;
+  const auto add = [&](bool mixed, double times) {
+    const MemoryPlan block = block_of(recipe, policy, gpu, mixed);
+    p.streams += times * block.streams;
+    p.attention += times * block.attention;
+    p.feed_forward += times * block.feed_forward;
+    p.experts += times * block.experts;
+    p.norms += times * block.norms;
+    p.activated += times * block.activated;
+  };
+  if (again) {
+    add(moe.experts > 0, tokens);
+  } else {
+    add(false, tokens * dense);
+    add(true, tokens * (blocks - dense));
+  }
+  if (moe.experts > 0) p.work = tokens * mixture_work(recipe.model, low ? 2 : 4);
   if (again) {
     const double stream = recipe.model.stream_dtype == "bfloat16" ? 2 : 4;
     p.streams +=
         tokens * blocks * static_cast<double>(recipe.model.d_model) * (stream_count(recipe.model) + 1) * stream;
   }
-  p.attention = times * block.attention;
-  p.feed_forward = times * block.feed_forward;
-  p.norms = times * block.norms;
-  p.activated = times * block.activated;
   p.head = head_bytes(recipe, gpu);
   return p;
 }
@@ -129,7 +166,8 @@ std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device d
       {"parameters", p.parameters},         {"gradients", p.gradients},
       {"optimizer", p.optimizer},           {"averaged weights", p.average},
       {"residual streams", p.streams},      {"attention", p.attention},
-      {"feed-forward", p.feed_forward},     {"inputs of sub-layers", p.norms},
+      {"feed-forward", p.feed_forward},     {"experts", p.experts},
+      {"one mixture at work", p.work},      {"inputs of sub-layers", p.norms},
       {"activation's output", p.activated}, {"head", p.head},
       {"together about", p.total()}};
   std::string text = "what uses memory:\n";

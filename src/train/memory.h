@@ -18,11 +18,13 @@ struct MemoryPlan {
   double streams = 0;       // residual streams as the sub-layers left them
   double attention = 0;     // q, k, v, the heads' output
   double feed_forward = 0;  // what goes into the activation
+  double experts = 0;       // what goes into the activation of a token's experts, the routers' scores, who goes where
+  double work = 0;          // the rows of one mixture while its backward pass runs
   double norms = 0;         // what the sub-layers read, where it is kept
   double activated = 0;     // the activation's output, where it is kept
   double head = 0;          // logits of a chunk and the head's gradients
 
-  double activations() const { return streams + attention + feed_forward + norms + activated + head; }
+  double activations() const { return streams + attention + feed_forward + experts + work + norms + activated + head; }
   double total() const { return parameters + gradients + optimizer + average + activations(); }
 };
 

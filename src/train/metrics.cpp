@@ -42,9 +42,16 @@ void MetricsFile::line(const std::string& text) {
 }
 
 void MetricsFile::write(const StepMetrics& m) {
-  line(fmt::format("{{\"step\": {}, \"loss\": {}, \"lr\": {}, \"grad_norm\": {}, \"{}s\": {}, \"{}s_per_s\": {}}}\n",
-                   m.step, number(m.loss, 9), number(m.lr, 6), number(m.grad_norm, 6), m.unit, m.tokens, m.unit,
-                   number(m.tokens_per_s, 5)));
+  std::string text = fmt::format(
+      "{{\"step\": {}, \"loss\": {}, \"lr\": {}, \"grad_norm\": {}, \"{}s\": {}, \"{}s_per_s\": {}", m.step,
+      number(m.loss, 9), number(m.lr, 6), number(m.grad_norm, 6), m.unit, m.tokens, m.unit, number(m.tokens_per_s, 5));
+  for (const auto& [name, value] : m.more) text += fmt::format(", \"{}\": {}", name, number(value, 6));
+  line(text + "}\n");
+}
+
+void MetricsFile::write(int64_t step, const ExpertLoad& load) {
+  line(fmt::format("{{\"step\": {}, \"expert_load_steps\": {}, \"expert_load_blocks\": {}, \"expert_load\": {}}}\n",
+                   step, load.steps, nlohmann::json(load.blocks).dump(), nlohmann::json(load.loads).dump()));
 }
 
 void MetricsFile::write(int64_t step, const EvalMetrics& m) {

@@ -60,6 +60,16 @@ int64_t count_parameters(const Recipe& recipe) {
   return make_lm(settled, at::kMeta)->params().count();
 }
 
+int64_t active_parameters(const Params& params, const ModelConfig& config) {
+  int64_t n = 0;
+  for (const Parameter& p : params.all()) {
+    if (p.kind == ParamKind::state) continue;
+    const bool routed = p.name.ends_with(".moe.w1") || p.name.ends_with(".moe.w2");
+    n += routed ? p.value.numel() / config.moe.experts * config.moe.top_k : p.value.numel();
+  }
+  return n;
+}
+
 int64_t tokens_per_sample(const Recipe& recipe) {
   const ModelConfig& m = recipe.model;
   if (m.family == "lm") return recipe.train.sequence_length;

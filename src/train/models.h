@@ -23,11 +23,20 @@ std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device);
 /// to the data, bytes and ten classes are assumed.
 int64_t count_parameters(const Recipe& recipe);
 
+/// Those of them that a token meets: all but the experts it is not sent to. Embeddings and head count.
+int64_t active_parameters(const Params& params, const ModelConfig& config);
+
 /// Weights of another run; learned positions of pictures follow the resolution.
 void load_weights(const SafetensorsFile& file, const Params& params);
 
-/// Parameters by part: embedding, attention, feed-forward, norms, the scheme's own, head.
-std::string parameter_table(const Params& params);
+/// Parameters by part: embedding, attention, feed-forward, experts, routers, norms, the scheme's own, head; of a
+/// mixture also how many are active.
+std::string parameter_table(const Params& params, const ModelConfig& config);
+
+/// "        8 experts of 512, 2 a token; …", a line of its own for a mixture, or "".
+std::string mixture_line(const ModelConfig& config);
+/// "feed-forward 2048", or "experts" where every block has a mixture instead.
+std::string feed_forward_words(const ModelConfig& config);
 
 /// Tokens a sample has inside the model.
 int64_t tokens_per_sample(const Recipe& recipe);

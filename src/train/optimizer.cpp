@@ -35,6 +35,10 @@ Optimizer::Optimizer(const Params& params, const TrainConfig& train) : train_(tr
   int64_t blocks = 0;
   for (const Parameter& p : params.all()) blocks = std::max(blocks, block_of(p.name) + 1);
   for (const Parameter& p : params.all()) {
+    if (p.kind == ParamKind::state) {
+      states_.push_back(p);
+      continue;
+    }
     OptimizerSlot s;
     s.parameter = p;
     s.decays = decays(p);
@@ -60,6 +64,7 @@ bool Optimizer::decays(const Parameter& p) const {
     case ParamKind::norm:
       return train_.decay_norms;
     case ParamKind::other:
+    case ParamKind::state:
       return false;
   }
   return false;
@@ -173,6 +178,8 @@ NamedTensors Optimizer::average() const {
   NamedTensors all;
   for (const OptimizerSlot& s : slots_)
     if (s.average.defined()) all.emplace_back(s.parameter.name, s.average);
+  if (!all.empty())
+    for (const Parameter& p : states_) all.emplace_back(p.name, p.value);
   return all;
 }
 

@@ -57,7 +57,7 @@ class Optimizer {
 
   /// State for a checkpoint, by name: `m.*`, `v.*`, and under bf16 `master.*`.
   NamedTensors state() const;
-  /// Averaged weights by parameter name; empty without EMA.
+  /// Averaged weights by parameter name, and the model's states as they are; empty without EMA.
   NamedTensors average() const;
   /// After weights were loaded into the parameters: master and averaged weights follow them.
   void adopt_weights();
@@ -67,6 +67,7 @@ class Optimizer {
  private:
   const TrainConfig train_;
   std::vector<OptimizerSlot> slots_;
+  std::vector<Parameter> states_;  // of the model: not trained, but part of an average's checkpoint
   std::unique_ptr<GpuAdamW> gpu_;  // where the parameters are on a GPU
   double planned_lr_ = 0;
   int64_t planned_number_ = 0;

@@ -51,7 +51,13 @@ StepResult Readback::take() {
     seconds = 1e-3 * flight.begin.event->elapsedTime(*flight.end.event);
   }
   const double* v = flight.values.const_data_ptr<double>();
-  return {flight.step, flight.lr, v[kStepLoss], v[kStepNorm], v[kStepBad] != 0, seconds};
+  return {flight.step,
+          flight.lr,
+          v[kStepLoss],
+          v[kStepNorm],
+          v[kStepBad] != 0,
+          seconds,
+          std::vector<double>(v + kStepValues, v + flight.values.numel())};
 }
 
 }  // namespace siamese

@@ -8,21 +8,24 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 namespace siamese {
 
 struct StepResult {
   int64_t step = 0;  // 0-based
   double lr = 0, loss = 0, grad_norm = 0;
-  bool bad = false;    // the loss or the norm is not finite, nothing was updated
-  double seconds = 0;  // from its first to its last operation, on the device's clock
+  bool bad = false;               // the loss or the norm is not finite, nothing was updated
+  double seconds = 0;             // from its first to its last operation, on the device's clock
+  std::vector<double> more = {};  // what the task found besides
 };
 
 class Readback {
  public:
   explicit Readback(at::Device device) : device_(device) {}
 
-  /// Before the first and after the last operation of a step; `found` is what Optimizer::step returned.
+  /// Before the first and after the last operation of a step; `found` is what Optimizer::step returned, then what
+  /// Task::found did.
   void begin();
   void end(int64_t step, double lr, const at::Tensor& found);
 

@@ -30,6 +30,12 @@ class Task {
   /// Returns the mean loss, an fp64 scalar on the parameters' device: nothing waits for a GPU, so that a CUDA graph can
   /// hold it.
   virtual at::Tensor accumulate(const std::function<void()>& collect) = 0;
+  /// What the last `accumulate` found besides: fp64 numbers on the same device, always as many, or undefined.
+  virtual at::Tensor found() const { return {}; }
+  /// The same back on the host, step by step in order: values for the step's line.
+  virtual EvalMetrics step_metrics(const std::vector<double>& /*found*/) { return {}; }
+  /// Of mixtures: what went to whom since the last call.
+  virtual ExpertLoad take_load() { return {}; }
   /// Seconds spent waiting for data since `start`.
   virtual double waited() const = 0;
   virtual EvalMetrics evaluate() const = 0;

@@ -1,5 +1,7 @@
 #include "train/train_step.h"
 
+#include <ATen/ATen.h>
+
 namespace siamese {
 
 TrainStep::TrainStep(Task& task, Optimizer& optimizer, bool graph) : task_(task), optimizer_(optimizer) {
@@ -9,7 +11,10 @@ TrainStep::TrainStep(Task& task, Optimizer& optimizer, bool graph) : task_(task)
 at::Tensor TrainStep::run(int64_t step, double lr) {
   task_.load();
   optimizer_.plan(lr, step + 1);
-  const auto work = [&] { found_ = optimizer_.apply(task_.accumulate([&] { optimizer_.collect(); })); };
+  const auto work = [&] {
+    found_ = optimizer_.apply(task_.accumulate([&] { optimizer_.collect(); }));
+    if (const at::Tensor more = task_.found(); more.defined()) found_ = at::cat({found_, more});
+  };
   run_step(graph_.get(), work);
   task_.load_ahead();
   return found_;

@@ -16,7 +16,8 @@ class TrainStep {
  public:
   TrainStep(Task& task, Optimizer& optimizer, bool graph);
 
-  /// Step `step` (0-based), whose batch is the task's next. Does not wait for a GPU. What it found: train/optimizer.h.
+  /// Step `step` (0-based), whose batch is the task's next. Does not wait for a GPU. What it found:
+  /// train/optimizer.h, then Task::found.
   at::Tensor run(int64_t step, double lr);
   /// From here on without a graph, whose memory is given back.
   void drop_graph();

@@ -17,6 +17,7 @@
 #include "train/models.h"
 #include "train/optimizer.h"
 #include "train/readback.h"
+#include "train/router_log.h"
 #include "train/run_products.h"
 #include "train/schedule.h"
 #include "train/signals.h"
@@ -51,6 +52,7 @@ class Trainer {
   void step(int64_t s);
   void arrived(const StepResult& r);
   void drain();
+  void write_load(int64_t done);
   void evaluate(int64_t done);
   void illustrate(int64_t done);
   void save(int64_t done, bool with_evaluation);
@@ -135,13 +137,20 @@ void Trainer::arrived(const StepResult& r) {
   m.tokens = m.step * task_->tokens_per_step();
   m.tokens_per_s = static_cast<double>(task_->tokens_per_step()) / r.seconds;
   m.unit = task_->unit();
+  m.more = task_->step_metrics(r.more);
   metrics_->write(m);
+  if (m.step % kLoadSteps == 0) write_load(m.step);
   speeds_.push_back(m.tokens_per_s);
   result_.loss = m.loss;
   result_.largest_grad_norm = std::max(result_.largest_grad_norm, m.grad_norm);
   progress_->update(m.step, fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} {}s/s  data {:.1f}%", m.loss, m.lr,
                                         m.grad_norm, human_count(m.tokens_per_s), task_->unit(),
                                         100 * task_->waited() / std::max(1e-9, seconds_now() - begun_)));
+}
+
+/// What went to which expert since the last such line.
+void Trainer::write_load(int64_t done) {
+  if (const ExpertLoad load = task_->take_load(); load.steps > 0) metrics_->write(done, load);
 }
 
 void Trainer::stop_on_bad_value(const StepResult& r) {
@@ -191,6 +200,7 @@ void Trainer::evaluate(int64_t done) {
 void Trainer::save(int64_t done, bool with_evaluation) {
   if (saved_at_ == done) return;
   drain();
+  write_load(done);
   if (with_evaluation) evaluate(done);
   keep_products(folder_);  // before the checkpoint: none is without them
   CheckpointState state{done, done * task_->tokens_per_step(), {}, to_yaml(recipe_)};

@@ -30,6 +30,7 @@ enum RandomSite : uint32_t {
   kImageOrder = 11,    // step: the epoch
   kImageAugment = 12,  // step: the sample's place in the run
   kImageMix = 13,      // mixup and cutmix of a batch
+  kRouterJitter = 14,  // + block
   kTestSite = 255,
 };
 

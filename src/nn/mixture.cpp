@@ -1,0 +1,69 @@
+#include "nn/mixture.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "ops/experts.h"
+#include "util/error.h"
+
+namespace siamese {
+namespace {
+
+/// fp32, or fp64 where the model is.
+at::Tensor exact(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat); }
+
+/// Balance and z loss [2] of logits [T, E] and scores, for loads [E] over T·k.
+at::Tensor router_losses(const at::Tensor& logits, const at::Tensor& p, const at::Tensor& load, int64_t k) {
+  const double experts = static_cast<double>(p.size(1)), sent = static_cast<double>(p.size(0) * k);
+  const at::Tensor balance = (load.to(p.scalar_type()) * (experts / sent) * p.mean(0)).sum();
+  return at::stack({balance, logits.logsumexp(1).square().mean()});
+}
+
+/// Mean over the tokens of -Σ p ln p.
+at::Tensor mean_entropy(const at::Tensor& p) { return -at::xlogy(p, p).sum(1).mean(); }
+
+}  // namespace
+
+at::Tensor Mixture::operator()(const at::Tensor& z, const Forward& forward) const {
+  const at::Tensor x = z.reshape({-1, z.size(-1)});
+  const int64_t count = router.size(0), k = config.top_k, tokens = x.size(0);
+  at::Tensor seen = exact(x);
+  if (forward.training && config.jitter > 0) {
+    const at::Tensor u = uniform(z.sizes(), z.device(), forward.draw(z, kRouterJitter, block)).view(x.sizes());
+    seen = seen * (1 + config.jitter * (2 * u - 1)).to(seen.scalar_type());
+  }
+  const at::Tensor logits = at::linear(seen, exact(router));
+  if (forward.probe) forward.see(fmt::format("router logits of block {}", block), logits);
+  const bool softmax = config.score == "softmax";
+  const at::Tensor scores = softmax ? logits.softmax(1) : logits.sigmoid();
+  at::Tensor chosen;
+  {
+    const at::NoGradGuard no_grad;
+    chosen = std::get<1>(at::topk(bias.defined() ? scores + bias : scores, k, 1));
+  }
+  at::Tensor weights = scores.gather(1, chosen);
+  if (config.renormalize) weights = weights / weights.sum(1, /*keepdim=*/true);
+
+  const bool limited = forward.training && config.capacity_factor > 0;
+  const double mean = static_cast<double>(tokens * k) / static_cast<double>(count);
+  const ExpertRows rows =
+      expert_rows(chosen, count, limited ? static_cast<int64_t>(std::ceil(config.capacity_factor * mean)) : 0);
+  if (forward.routing != nullptr) {
+    const at::Tensor p = softmax ? scores : scores / scores.sum(1, /*keepdim=*/true);
+    forward.routing->losses.push_back(router_losses(logits, p, rows.load, k));
+    const at::Tensor dropped = (rows.load - rows.counts).sum().to(at::kDouble),
+                     entropy = mean_entropy(p.detach()).to(at::kDouble);
+    forward.routing->loads.push_back(at::cat({rows.load.to(at::kDouble), at::stack({dropped, entropy})}));
+  }
+  at::Tensor r = experts(x, rows, weights, w1, w2, activation, fused);
+  if (shared.in.weight.defined()) r = r + shared(shared.in(x));
+  return r.view(z.sizes());
+}
+
+void move_bias(at::Tensor bias, const at::Tensor& load, double rate) {
+  const at::NoGradGuard no_grad;
+  bias.add_((load.mean() - load).sign().to(bias.scalar_type()), rate);
+}
+
+}  // namespace siamese
