@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "report/heatmap.h"
 
 namespace siamese {
@@ -11,6 +13,17 @@ std::vector<Series> series_of(const std::vector<RunCurves>& runs, Curve RunCurve
   for (size_t i = 0; i < runs.size(); ++i) series.push_back({runs[i].label, runs[i].*curve, i});
   return series;
 }
+
+namespace {
+
+/// Nothing was dropped: a line at 0 is no news.
+bool all_zero(const std::vector<Series>& series) {
+  return std::all_of(series.begin(), series.end(), [](const Series& s) {
+    return std::all_of(s.points.begin(), s.points.end(), [](const auto& point) { return point.second == 0; });
+  });
+}
+
+}  // namespace
 
 std::string render_mixtures(const std::vector<RunCurves>& runs) {
   struct Row {
@@ -32,7 +45,8 @@ std::string render_mixtures(const std::vector<RunCurves>& runs) {
     ChartOptions options{.id = row.id, .title = row.title, .note = row.note, .y_title = row.y_title};
     options.smoothing = kSmoothing;
     options.height = kHeight;
-    out += render_chart(series_of(runs, row.curve), options);
+    const std::vector<Series> series = series_of(runs, row.curve);
+    if (row.curve != &RunCurves::dropped || !all_zero(series)) out += render_chart(series, options);
   }
   for (const RunCurves& run : runs) out += render_heatmap(run.load, run.label);
   return out.empty() ? out : fmt::format("<h2>Experts</h2>\n<div class=\"charts\">\n{}</div>\n", out);

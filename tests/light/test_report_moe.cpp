@@ -73,7 +73,10 @@ TEST(ReportMoe, PageHasExpertsWhereARunHasThem) {
   EXPECT_TRUE(contains(page, "Least busy expert"));
   EXPECT_TRUE(contains(page, "Load of the experts: &lt;moe&gt;"));
   EXPECT_TRUE(contains(page, "steps 1 to 50"));
-  EXPECT_FALSE(contains(page, "Dropped assignments"));
+  report.runs[1].dropped = {{1, 0.0}, {2, 0.0}};
+  EXPECT_FALSE(contains(render_html(report), "Dropped assignments"));
+  report.runs[1].dropped = {{1, 0.0}, {2, 0.1}};
+  EXPECT_TRUE(contains(render_html(report), "Dropped assignments"));
 }
 
 TEST(ReportMoe, HeatmapShowsSharesOfTheMean) {
