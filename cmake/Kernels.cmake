@@ -21,7 +21,8 @@ foreach(level base v3 v4)
 endforeach()
 
 # exp splits ln2 in two parts, which reordering would merge; the sums of these loops are vectorised by omp simd.
-set_source_files_properties(src/kernels/swiglu_simd.cpp src/kernels/cross_entropy_simd.cpp
+set_source_files_properties(src/kernels/swiglu_simd.cpp src/kernels/swiglu_rows_simd.cpp
+                            src/kernels/cross_entropy_simd.cpp
                             PROPERTIES COMPILE_OPTIONS -fno-associative-math)
 
 file(GLOB KERNEL_SOURCES CONFIGURE_DEPENDS src/kernels/*.cpp)

@@ -1,8 +1,8 @@
 #include "ops/experts_cpu.h"
 
 #include "kernels/gather_sum.h"
+#include "kernels/swiglu_rows.h"
 #include "ops/kernel_types.h"
-#include "ops/linear.h"
 
 namespace siamese {
 namespace {
@@ -28,18 +28,51 @@ Tensor sum_of_rows(const Tensor& rows, const Tensor& place, const Tensor& weight
   return out;
 }
 
-/// Calls f(expert, its first row, its rows) for every expert that has some.
+/// Calls f(expert, its first row, its rows) for every expert, busy or not.
 template <class F>
 void over_experts(const Tensor& counts, const F& f) {
   int64_t first = 0;
   for (int64_t e = 0; e < counts.size(0); ++e) {
     const int64_t n = counts.const_data_ptr<int64_t>()[e];
-    if (n > 0) f(e, first, n);
+    f(e, first, n);
     first += n;
   }
 }
 
+struct RowGradients {
+  Tensor p, weighted, weight;  // of the activation's input, weight·h, of the weight
+};
+
+/// From u, the gradient of weight·h before the weight.
+RowGradients row_gradients(const Tensor& p, const Tensor& u, const Tensor& weight, Activation kind) {
+  const auto type = p.scalar_type();
+  if (kind != Activation::swiglu) {
+    const Tensor h = activate(p, kind), w = weight.unsqueeze(1);
+    return {std::get<0>(activation_backward((u * w).to(type), p, kind, false)), (h * w).to(type),
+            (u.to(weight.scalar_type()) * h).sum(1)};
+  }
+  RowGradients g{at::empty_like(p), at::empty_like(u), at::empty_like(weight)};
+  const int64_t rows = u.size(0), width = u.size(1);
+  with_kernel_type(type, "experts", [&](auto tag) {
+    using T = decltype(tag);
+    using C = kernels::compute_t<T>;
+    at::parallel_for(0, rows, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, width)),
+                     [&](int64_t begin, int64_t end) {
+                       kernels::swiglu_rows_backward(in_ptr<T>(p), in_ptr<T>(u), in_ptr<C>(weight), out_ptr<T>(g.p),
+                                                     out_ptr<T>(g.weighted), out_ptr<C>(g.weight), width, begin, end);
+                     });
+  });
+  return g;
+}
+
 enum Saved { kX, kWeights, kW1, kW2, kToken, kSlot, kPlace, kCounts, kP };
+
+/// a·b into rows first … first+n-1 of `out`. By BLAS: the number of rows is another one every time, and oneDNN, a tenth
+/// faster otherwise, would compile a kernel for each of them.
+void product_into(const Tensor& out, int64_t first, int64_t n, const Tensor& a, const Tensor& b) {
+  Tensor rows = out.narrow(0, first, n);
+  at::mm_out(rows, a, b);
+}
 
 class ExpertsFunction : public torch::autograd::Function<ExpertsFunction> {
  public:
@@ -47,11 +80,11 @@ class ExpertsFunction : public torch::autograd::Function<ExpertsFunction> {
                         const Tensor& w2, const Tensor& token, const Tensor& slot, const Tensor& place,
                         const Tensor& counts, int64_t kind) {
     const Tensor xs = x.index_select(0, token);
-    Tensor ps = at::empty({xs.size(0), w1.size(1)}, x.options()), ys = at::empty_like(xs);
+    const Tensor ps = at::empty({xs.size(0), w1.size(1)}, x.options()), ys = at::empty_like(xs);
     over_experts(counts, [&](int64_t e, int64_t first, int64_t n) {
-      const Tensor p = project(xs.narrow(0, first, n), w1[e]);
-      ps.narrow(0, first, n).copy_(p);
-      ys.narrow(0, first, n).copy_(project(activate(p, static_cast<Activation>(kind)), w2[e]));
+      if (n == 0) return;
+      product_into(ps, first, n, xs.narrow(0, first, n), w1[e].t());
+      product_into(ys, first, n, activate(ps.narrow(0, first, n), static_cast<Activation>(kind)), w2[e].t());
     });
     ctx->save_for_backward({x, weights, w1, w2, token, slot, place, counts, ps});
     ctx->saved_data["kind"] = kind;
@@ -61,22 +94,24 @@ class ExpertsFunction : public torch::autograd::Function<ExpertsFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list s = ctx->get_saved_variables();
     const auto kind = static_cast<Activation>(ctx->saved_data["kind"].toInt());
-    const Tensor &x = s[kX], &w1 = s[kW1], &w2 = s[kW2], &ps = s[kP], g = grads[0].contiguous();
-    const auto type = x.scalar_type();
+    const Tensor &x = s[kX], &w1 = s[kW1], &w2 = s[kW2], g = grads[0].contiguous();
     const Tensor xs = x.index_select(0, s[kToken]), gs = g.index_select(0, s[kToken]),
                  weights = s[kWeights].reshape({-1}).index_select(0, s[kSlot]);
-    Tensor gxs = at::empty_like(xs), gweights = at::empty_like(weights), gw1 = at::zeros_like(w1),
-           gw2 = at::zeros_like(w2);
+    const Tensor gxs = at::empty_like(xs), gweights = at::empty_like(weights), gw1 = at::empty_like(w1),
+                 gw2 = at::empty_like(w2);
     over_experts(s[kCounts], [&](int64_t e, int64_t first, int64_t n) {
-      const Tensor up = gs.narrow(0, first, n), p = ps.narrow(0, first, n);
-      const Tensor weight = weights.narrow(0, first, n).unsqueeze(1);
-      const Tensor u = project(up, w2[e].t()), h = activate(p, kind);
-      gweights.narrow(0, first, n).copy_((u.to(weights.scalar_type()) * h).sum(1));
-      Tensor gw2_e = gw2[e], gw1_e = gw1[e];
-      at::mm_out(gw2_e, up.t(), (h * weight).to(type));
-      const Tensor gp = std::get<0>(activation_backward((u * weight).to(type), p, kind, false));
-      at::mm_out(gw1_e, gp.t(), xs.narrow(0, first, n));
-      gxs.narrow(0, first, n).copy_(project(gp, w1[e].t()));
+      Tensor gw1_e = gw1[e], gw2_e = gw2[e];
+      if (n == 0) {
+        gw1_e.zero_(), gw2_e.zero_();
+        return;
+      }
+      const Tensor up = gs.narrow(0, first, n);
+      const RowGradients row =
+          row_gradients(s[kP].narrow(0, first, n), at::mm(up, w2[e]), weights.narrow(0, first, n), kind);
+      gweights.narrow(0, first, n).copy_(row.weight);
+      at::mm_out(gw2_e, up.t(), row.weighted);
+      at::mm_out(gw1_e, row.p.t(), xs.narrow(0, first, n));
+      product_into(gxs, first, n, row.p, w1[e]);
     });
     const Tensor gx = sum_of_rows(gxs, s[kPlace], {}, x.size(0));
     const Tensor all = at::zeros_like(s[kWeights]).view({-1}).index_copy(0, s[kSlot], gweights);
