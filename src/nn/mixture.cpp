@@ -13,6 +13,9 @@ namespace {
 /// fp32, or fp64 where the model is.
 at::Tensor exact(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat); }
 
+/// t over the sum of its rows; sigmoids may all be 0.
+at::Tensor over_sum(const at::Tensor& t) { return t / t.sum(1, /*keepdim=*/true).clamp_min(1e-20); }
+
 /// Balance and z loss [2] of logits [T, E] and scores, for loads [E] over T·k.
 at::Tensor router_losses(const at::Tensor& logits, const at::Tensor& p, const at::Tensor& load, int64_t k) {
   const double experts = static_cast<double>(p.size(1)), sent = static_cast<double>(p.size(0) * k);
@@ -43,14 +46,14 @@ at::Tensor Mixture::operator()(const at::Tensor& z, const Forward& forward) cons
     chosen = std::get<1>(at::topk(bias.defined() ? scores + bias : scores, k, 1));
   }
   at::Tensor weights = scores.gather(1, chosen);
-  if (config.renormalize) weights = weights / weights.sum(1, /*keepdim=*/true);
+  if (config.renormalize) weights = over_sum(weights);
 
   const bool limited = forward.training && config.capacity_factor > 0;
   const double mean = static_cast<double>(tokens * k) / static_cast<double>(count);
   const ExpertRows rows =
       expert_rows(chosen, count, limited ? static_cast<int64_t>(std::ceil(config.capacity_factor * mean)) : 0);
   if (forward.routing != nullptr) {
-    const at::Tensor p = softmax ? scores : scores / scores.sum(1, /*keepdim=*/true);
+    const at::Tensor p = softmax ? scores : over_sum(scores);
     forward.routing->losses.push_back(router_losses(logits, p, rows.load, k));
     const at::Tensor dropped = (rows.load - rows.counts).sum().to(at::kDouble),
                      entropy = mean_entropy(p.detach()).to(at::kDouble);

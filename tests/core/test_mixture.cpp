@@ -208,6 +208,18 @@ TEST(Mixture, RouterWorksInFp32UnderBf16) {
   EXPECT_LE(relative_error(logits, exact), 1e-6);
 }
 
+// Sigmoids of logits far below 0 are all 0 in the end: nobody's weight, not nonsense.
+TEST(Mixture, VanishingSigmoidsStayFinite) {
+  MoeConfig c;
+  c.score = "sigmoid", c.renormalize = true;
+  Mixture m = lone_mixture(c);
+  const at::NoGradGuard no_grad;
+  m.router = at::full({5, 6}, -1e4, at::kDouble);
+  RoutingReport report;
+  EXPECT_EQ(m(kInput.abs(), training(&report)).abs().max().item<double>(), 0);
+  EXPECT_TRUE(at::isfinite(report.losses.at(0)).all().item<bool>());
+}
+
 TEST(Mixture, BiasMovesTowardsTheMean) {
   at::Tensor bias = at::zeros({4}, at::kFloat);
   move_bias(bias, at::tensor({0.0, 10.0, 5.0, 5.0}, at::kDouble), 0.25);
