@@ -1,20 +1,16 @@
 // siamese bench WORKLOAD|RECIPE ... --schemes a,b: the time of a training step; --ops: of each operator.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <thread>
 
 #include "cli/bench_ops.h"
+#include "cli/bench_rows.h"
 #include "cli/common.h"
 #include "cli/profile.h"
-#include "ops/attention_choice.h"
-#include "report/report.h"
 #include "train/device.h"
 #include "train/models.h"
 #include "train/step_runner.h"
@@ -60,29 +56,6 @@ Recipe recipe_of(const std::string& name, const std::string& scheme, const std::
   return recipe;
 }
 
-/// bf16 without sparsity, from the vendor's data sheets; 0 where it is not known.
-double peak_flops(const std::string& device) {
-  if (device.find("H100") != std::string::npos || device.find("H200") != std::string::npos) return 989e12;
-  if (device.find("A100") != std::string::npos) return 312e12;
-  return 0;
-}
-
-struct Row {
-  Recipe recipe;
-  std::unique_ptr<StepRunner> runner;
-  std::vector<double> ms;
-  double first_step_s = 0, peak_gb = 0, parameters = 0;
-  int64_t step = 0;
-
-  /// The time below which `share` of the steps lie.
-  double quantile(double share) const {
-    std::vector<double> sorted = ms;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size()))];
-  }
-  double median() const { return quantile(0.5); }
-};
-
 class Bench {
  public:
   explicit Bench(const Options& o)
@@ -104,7 +77,7 @@ class Bench {
       }
       if (rows.empty()) fail("--schemes '{}' names no scheme", o_.schemes);
       device_.is_cuda() ? one_by_one(rows) : in_turns(rows);
-      print(workload, rows);
+      print_rows(workload, rows, {device_, name_, o_.json});
     }
   }
 
@@ -114,25 +87,43 @@ class Bench {
     const double from = begun_ ? seconds_now() : process_start();
     begun_ = true;
     set_deterministic(row.recipe.train.deterministic);
-    row.runner = std::make_unique<StepRunner>(row.recipe, device_, !o_.eager);
+    row.graph = device_.is_cuda() && !o_.eager && graph_obstacle(row.recipe).key.empty();
+    row.runner = std::make_unique<StepRunner>(row.recipe, device_, row.graph);
     row.parameters = static_cast<double>(active_parameters(row.runner->params(), row.recipe.model));
     row.runner->step(++row.step).cpu();  // waits for a GPU
     row.first_step_s = seconds_now() - from;
   }
 
-  double timed_step(Row& row) {
+  /// ms
+  template <class Work>
+  double timed(const Work& work) const {
     if (device_.is_cpu()) {
       const double t0 = seconds_now();
-      row.runner->step(++row.step);
+      work();
       return 1e3 * (seconds_now() - t0);
     }
     const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
     c10::Event a(c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT), b(c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT);
     a.record(guard.getStream(device_));
-    row.runner->step(++row.step);
+    work();
     b.record(guard.getStream(device_));
     gpu_tools()->synchronize();
     return a.elapsedTime(b);
+  }
+  double timed_step(Row& row) const {
+    return timed([&] { row.runner->step(++row.step); });
+  }
+  /// Clip and update by themselves, the fastest of a few.
+  void time_updates(Row& row) const {
+    constexpr int kTimes = 3;
+    try {
+      for (int i = 0; i < kTimes; ++i) {
+        row.runner->differentiate();
+        const double ms = timed([&] { row.runner->update(++row.step); });
+        row.update_ms = i == 0 ? ms : std::min(row.update_ms, ms);
+      }
+    } catch (const c10::OutOfMemoryError&) {  // beside a graph, which keeps its memory: it stays unknown
+    }
   }
 
   /// On a GPU each scheme has the memory to itself, so that its peak can be read, and begins rested: under its power
@@ -146,6 +137,7 @@ class Bench {
       for (int i = 0; i < 4; ++i) timed_step(row);
       for (int64_t i = 0; i < o_.steps * rounds_; ++i) row.ms.push_back(timed_step(row));
       row.peak_gb = static_cast<double>(gpu_tools()->peak_bytes()) / (1 << 30);
+      time_updates(row);
       if (o_.profile)
         fmt::print("{} {}, one step, kernel by kernel:\n{}", row.recipe.name, row.recipe.model.scheme,
                    profile_kernels(
@@ -167,49 +159,7 @@ class Bench {
           const double ms = timed_step(row);
           if (i > 0) row.ms.push_back(ms);  // the first after a change of model warms the caches
         }
-  }
-
-  void print(const std::string& workload, std::vector<Row>& rows) const {
-    const TrainConfig& t = rows.front().recipe.train;
-    const bool words = rows.front().recipe.model.family == "lm";
-    const int64_t length = tokens_per_sample(rows.front().recipe);
-    Table table = {{"scheme", "ms (median)", "10 % … 90 %", words ? "tokens/s" : "images/s", "MFU", "peak GiB",
-                    "over the first", "first step s"}};
-    const double base = rows.front().median();
-    const double tokens = static_cast<double>(t.micro_batch_size * length),
-                 items = words ? tokens : static_cast<double>(t.micro_batch_size);
-    for (Row& row : rows) {
-      const double ms = row.median(), low = row.quantile(0.1), high = row.quantile(0.9);
-      const ModelConfig& m = row.recipe.model;
-      // Products: 6 N a token, N the parameters it meets, and 6 L d T of causal attention, twice that where every token
-      // sees every token.
-      const double flops =
-          tokens * (6 * row.parameters + (words ? 6.0 : 12.0) * static_cast<double>(m.n_layers * m.d_model * length));
-      const double peak = peak_flops(name_), mfu = peak > 0 ? flops / (ms * 1e-3) / peak : 0;
-      const bool deterministic = device_.is_cpu() || row.recipe.train.deterministic;
-      if (o_.json)
-        fmt::print(
-            "{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, "
-            "\"items_per_s\": {:.0f}, \"mfu\": {:.3f}, \"peak_gb\": {:.2f}, \"first_step_s\": {:.2f}, "
-            "\"deterministic\": {}, \"graph\": {}, \"threads\": {}, \"device\": \"{}\", \"steps_ms\": [{:.1f}]}}\n",
-            workload, m.scheme, ms, low, high, 1e3 * items / ms, mfu, row.peak_gb, row.first_step_s, deterministic,
-            device_.is_cuda() && !o_.eager, at::get_num_threads(), device_.is_cuda() ? name_ : device_.str(),
-            fmt::join(row.ms, ", "));
-      table.push_back({m.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
-                       fmt::format("{:.0f}", 1e3 * items / ms), mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "",
-                       row.peak_gb > 0 ? fmt::format("{:.1f}", row.peak_gb) : "",
-                       fmt::format("{:+.1f} %", 100 * (ms / base - 1)), fmt::format("{:.2f}", row.first_step_s)});
-    }
-    std::fflush(stdout);
-    if (o_.json) return;
-    fmt::print("{}, {} × {} tokens, {}", workload, t.micro_batch_size, length,
-               device_.is_cuda() ? name_ : fmt::format("{} threads", at::get_num_threads()));
-    const ModelConfig& m = rows.front().recipe.model;
-    if (device_.is_cuda() && words)
-      fmt::print(", {}, {}, attention {}", o_.eager ? "eager" : "CUDA graph",
-                 t.deterministic ? "deterministic" : "not deterministic",
-                 attention_backend({m.n_heads, m.n_kv_heads, m.d_model / m.n_heads}, device_));
-    fmt::print("\n{}", render_text(table));
+    for (Row& row : rows) time_updates(row);
   }
 
   const Options& o_;

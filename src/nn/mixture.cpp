@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/experts.h"
+#include "ops/experts_padded.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -50,16 +51,24 @@ at::Tensor Mixture::operator()(const at::Tensor& z, const Forward& forward) cons
 
   const bool limited = forward.training && config.capacity_factor > 0;
   const double mean = static_cast<double>(tokens * k) / static_cast<double>(count);
-  const ExpertRows rows =
-      expert_rows(chosen, count, limited ? static_cast<int64_t>(std::ceil(config.capacity_factor * mean)) : 0);
+  const int64_t capacity = limited ? static_cast<int64_t>(std::ceil(config.capacity_factor * mean)) : 0;
+  at::Tensor load, r;
+  if (fused && activation == Activation::swiglu && expert_kernels_serve(x, w1)) {
+    const PaddedRows rows = expert_sort(chosen, count, capacity);
+    load = rows.load;
+    r = experts_padded(x, rows, weights, w1, w2);
+  } else {
+    const ExpertRows rows = expert_rows(chosen, count, capacity);
+    load = rows.load;
+    r = experts(x, rows, weights, w1, w2, activation, fused);
+  }
   if (forward.routing != nullptr) {
     const at::Tensor p = softmax ? scores : over_sum(scores);
-    forward.routing->losses.push_back(router_losses(logits, p, rows.load, k));
-    const at::Tensor dropped = (rows.load - rows.counts).sum().to(at::kDouble),
-                     entropy = mean_entropy(p.detach()).to(at::kDouble);
-    forward.routing->loads.push_back(at::cat({rows.load.to(at::kDouble), at::stack({dropped, entropy})}));
+    forward.routing->losses.push_back(router_losses(logits, p, load, k));
+    const at::Tensor taken = capacity > 0 ? load.clamp_max(capacity) : load,
+                     dropped = (load - taken).sum().to(at::kDouble), entropy = mean_entropy(p.detach()).to(at::kDouble);
+    forward.routing->loads.push_back(at::cat({load.to(at::kDouble), at::stack({dropped, entropy})}));
   }
-  at::Tensor r = experts(x, rows, weights, w1, w2, activation, fused);
   if (shared.in.weight.defined()) r = r + shared(shared.in(x));
   return r.view(z.sizes());
 }

@@ -7,6 +7,7 @@
 #include "ops/attention.h"
 #include "ops/attention_choice.h"
 #include "ops/gpu_tools.h"
+#include "ops/own_attention.h"
 #include "train/device.h"
 #include "util/error.h"
 
@@ -29,10 +30,14 @@ struct Attending {
 /// What attention the model will take on a GPU.
 Attending attention_of(const Recipe& recipe, at::Device device) {
   const ModelConfig& m = recipe.model;
-  if (m.family != "lm") return {"LibTorch's", ""};
   AttentionCore core;
   core.heads = m.n_heads, core.kv_heads = m.n_kv_heads, core.head_dim = m.d_model / m.n_heads;
   const auto type = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  if (m.family != "lm") {  // as in Attention::packs_both_ways; the hybrids norm queries and keys
+    const bool own = m.fused && type == at::kBFloat16 && m.attention_dropout == 0 && m.qk_norm == "none" &&
+                     m.scheme.find("hybrid") == std::string::npos && own_attention_fits(core.head_dim, device);
+    return {own ? "own" : "LibTorch's", ""};
+  }
   const at::Tensor qkv = at::empty({1, 1, (core.heads + 2 * core.kv_heads) * core.head_dim},
                                    at::TensorOptions().device(device).dtype(type));
   if (!m.fused || m.attention_dropout > 0 || m.qk_norm == "projection" || !attention_core_fits(qkv, core))

@@ -74,15 +74,24 @@ StepRunner::StepRunner(const Recipe& recipe, at::Device device, bool graph) : re
 
 StepRunner::~StepRunner() = default;
 
-at::Tensor StepRunner::step(int64_t number) {
-  const auto work = [&] {
-    const auto [total, reported] = loss_();
-    torch::autograd::backward({total});
-    optimizer_->collect();
-    found_ = optimizer_->apply(reported.to(at::kDouble));
-  };
+void StepRunner::differentiate() {
+  const auto [total, reported] = loss_();
+  torch::autograd::backward({total});
+  optimizer_->collect();
+  reported_ = reported.to(at::kDouble);
+}
+
+void StepRunner::update(int64_t number) {
   optimizer_->plan(recipe_.train.lr, number);
-  run_step(graph_.get(), work);
+  found_ = optimizer_->apply(reported_);
+}
+
+at::Tensor StepRunner::step(int64_t number) {
+  optimizer_->plan(recipe_.train.lr, number);
+  run_step(graph_.get(), [&] {
+    differentiate();
+    found_ = optimizer_->apply(reported_);
+  });
   return found_;
 }
 

@@ -23,6 +23,9 @@ class StepRunner {
 
   /// Step `number` (from 1); does not wait for a GPU. What it found: train/optimizer.h.
   at::Tensor step(int64_t number);
+  /// The two parts of a step by themselves, never as a graph: forward and backward; clip and update.
+  void differentiate();
+  void update(int64_t number);
   const Params& params() const { return *params_; }
 
  private:
@@ -38,7 +41,7 @@ class StepRunner {
   Loss loss_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<StepGraph> graph_;
-  at::Tensor found_;
+  at::Tensor reported_, found_;
 };
 
 }  // namespace siamese
