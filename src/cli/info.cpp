@@ -52,8 +52,8 @@ void print_recipe(Recipe recipe) {
 void run(const std::string& what) {
   if (!std::filesystem::is_directory(what)) return print_recipe(load_recipe(what));
   const Checkpoint c = find_checkpoint(what);
-  fmt::print("checkpoint {}\nstep    {}\ntokens  {}\n", c.folder(), c.state().step,
-             human_count(static_cast<double>(c.state().tokens)));
+  fmt::print("checkpoint {}\nstep    {}\n{}  {}\n", c.folder(), c.state().step,
+             c.recipe().model.family == "lm" ? "tokens" : "images", human_count(static_cast<double>(c.state().tokens)));
   if (c.state().validation_loss) fmt::print("validation loss {:.4f}\n", *c.state().validation_loss);
   const auto manifest = nlohmann::json::parse(c.manifest_text());
   fmt::print("written by {}\n", manifest.at("versions").dump());

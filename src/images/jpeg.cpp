@@ -125,6 +125,7 @@ Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, const
     fail("{}: is a JPEG of {} channels; 1, 3 and 4 are understood", name, info.num_components);
   }
   info.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+  info.do_block_smoothing = FALSE;  // it would look at neighbours that a part of the picture does not have
   info.scale_num = 1;
   info.scale_denom = denominator(info, options.least_side);
   jpeg.run([&] { jpeg_start_decompress(&info); });

@@ -44,10 +44,13 @@ LmLoss LanguageModel::loss(const at::Tensor& ids, const Forward& forward, double
   if (mixtures() == 0) return {loss.total, loss.ce};
   const at::Tensor routers = at::stack(report.losses).mean(0);  // [2]
   // Balanced by biases, the loss is only watched.
-  const double weight = config_.moe.balance == "loss" ? config_.moe.balance_weight : 0.0;
-  const at::Tensor more = scale * (weight * routers[0] + config_.moe.router_z_weight * routers[1]);
+  const double weights[2] = {config_.moe.balance == "loss" ? config_.moe.balance_weight : 0.0,
+                             config_.moe.router_z_weight};
+  at::Tensor total = loss.total;
+  for (int64_t i = 0; i < 2; ++i)
+    if (weights[i] != 0) total = total + scale * weights[i] * routers[i];
   const at::Tensor seen = routers.detach();
-  return {loss.total + more, loss.ce, seen[0], seen[1], at::stack(report.loads)};
+  return {total, loss.ce, seen[0], seen[1], at::stack(report.loads)};
 }
 
 HeadScores LanguageModel::scores(const at::Tensor& hidden, const at::Tensor& targets, int64_t ignore) const {

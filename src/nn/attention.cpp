@@ -32,11 +32,9 @@ bool Attention::takes_packed(const Forward& forward) const {
          (!forward.documents.defined() || forward.document_ends.defined());
 }
 
-/// Tokens that look both ways, as they come from the projection: our own kernels, which take rows of some length.
 bool Attention::packs_both_ways(const at::Tensor& projected, const Forward& forward) const {
-  constexpr int64_t kLongest = 3000;  // from there on the libraries' backward passes are ahead (ops/attention.cpp)
   return fused && rope == nullptr && !(forward.training && dropout > 0) && !q_norm.on && !k_norm.on && !v_norm.on &&
-         projected.scalar_type() == at::kBFloat16 && projected.size(1) <= kLongest &&
+         projected.scalar_type() == at::kBFloat16 && projected.size(1) <= kLongestBothWays &&
          own_attention_fits(head_dim, projected.device());
 }
 

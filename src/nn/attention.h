@@ -10,6 +10,9 @@
 namespace siamese {
 
 struct Attention {
+  /// From there on the libraries' backward passes are ahead of our kernels' (ops/attention.cpp).
+  static constexpr int64_t kLongestBothWays = 3000;
+
   int64_t block = 0, heads = 0, kv_heads = 0, head_dim = 0;
   double dropout = 0;
   bool fused = true;
@@ -27,6 +30,7 @@ struct Attention {
  private:
   /// Whether attention takes the packed projection as it is, where kernels can.
   bool takes_packed(const Forward& forward) const;
+  /// Tokens that look both ways, as they come from the projection: our own kernels.
   bool packs_both_ways(const at::Tensor& projected, const Forward& forward) const;
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Forward& forward) const;
 };

@@ -82,6 +82,9 @@ std::tuple<Tensor, Tensor, Tensor> backward_meta(const Tensor& p, const Tensor& 
   return {at::empty_like(p), at::empty_like(u), at::empty_like(weights)};
 }
 
+/// Where LibTorch has products by groups of its own; elsewhere it takes them one by one and asks the GPU for the sizes.
+bool by_groups(int capability) { return capability == 90 || capability == 100; }
+
 /// f(e, first row, rows) for every group, on a CPU.
 template <class F>
 void over_groups(const Tensor& ends, const F& f) {
@@ -170,7 +173,7 @@ bool expert_kernels_serve(const Tensor& x, const Tensor& w1) {
   static const bool there = has_cuda_kernel("siamese::expert_sort");
   return there && x.is_cuda() && x.scalar_type() == at::kBFloat16 && w1.scalar_type() == at::kBFloat16 &&
          w1.size(0) <= kernels::kMostExperts && w1.size(1) % 16 == 0 && w1.size(2) % 8 == 0 && gpu_tools() != nullptr &&
-         gpu_tools()->capability(x.device().index()) >= 90;
+         by_groups(gpu_tools()->capability(x.device().index()));
 }
 
 }  // namespace siamese

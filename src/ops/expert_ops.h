@@ -35,7 +35,7 @@ at::Tensor product_by_groups(const at::Tensor& a, const at::Tensor& b, const at:
 /// aᵀ·b of each group: a [R, m], b [R, n] -> [E, m, n].
 at::Tensor transposed_product_of_groups(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends);
 
-/// Whether there are kernels for them: bf16 on a GPU from Hopper on, widths that are multiples of 8.
+/// Whether there are kernels for them: bf16 on Hopper or Blackwell (9.0, 10.0), widths that are multiples of 8.
 bool expert_kernels_serve(const at::Tensor& x, const at::Tensor& w1);
 
 }  // namespace siamese

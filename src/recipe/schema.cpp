@@ -108,8 +108,9 @@ std::vector<Field> make_fields() {
       {FIELD(model.moe.router_z_weight), .help = "weight of the routers' logsumexp^2", .range = at_least(0),
        .also = "moe_zloss_weight router_z_loss_coef"},
       {FIELD(model.moe.capacity_factor),
-       .help = "training: an expert takes the mean load times this and drops the rest; 0: takes all",
-       .range = at_least(0), .also = "moe_capacity_factor expert_capacity"},
+       .help = "training: an expert takes the mean load times this and drops the rest, micro-batch by micro-batch; "
+               "0: takes all",
+       .range = between(0, 1e6), .also = "moe_capacity_factor expert_capacity"},
       {FIELD(model.moe.jitter), .help = "training: the router's input is multiplied by 1 ± this",
        .range = probability(), .also = "router_jitter_noise moe_jitter_eps"},
 

@@ -4,11 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "nn/attention.h"
 #include "ops/attention.h"
 #include "ops/attention_choice.h"
 #include "ops/gpu_tools.h"
 #include "ops/own_attention.h"
 #include "train/device.h"
+#include "train/models.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -35,7 +37,9 @@ Attending attention_of(const Recipe& recipe, at::Device device) {
   const auto type = recipe.train.precision == "bfloat16" ? at::kBFloat16 : at::kFloat;
   if (m.family != "lm") {  // as in Attention::packs_both_ways; the hybrids norm queries and keys
     const bool own = m.fused && type == at::kBFloat16 && m.attention_dropout == 0 && m.qk_norm == "none" &&
-                     m.scheme.find("hybrid") == std::string::npos && own_attention_fits(core.head_dim, device);
+                     m.scheme.find("hybrid") == std::string::npos &&
+                     tokens_per_sample(recipe) <= Attention::kLongestBothWays &&
+                     own_attention_fits(core.head_dim, device);
     return {own ? "own" : "LibTorch's", ""};
   }
   const at::Tensor qkv = at::empty({1, 1, (core.heads + 2 * core.kv_heads) * core.head_dim},

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "train/documents.h"
+#include "train/optimizer.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -96,10 +97,15 @@ at::Tensor LmTask::accumulate(const std::function<void()>& collect) {
   }
   if (loads.defined()) {
     loads.select(1, recipe_.model.moe.experts + 1).div_(static_cast<double>(parts));  // the entropy is a mean
-    model_->balance_experts(loads);
+    loads_ = loads;
     routing_ = at::cat({routers, loads.flatten()});
   }
   return sum / static_cast<double>(parts);
+}
+
+void LmTask::updated(const at::Tensor& found) {
+  // Nobody busy: no bias moves. So it is after a step that was not finite, without a word to the host.
+  if (loads_.defined()) model_->balance_experts(loads_ * (found[kStepBad] == 0));
 }
 
 EvalMetrics LmTask::step_metrics(const std::vector<double>& found) { return log_ ? log_->add(found) : EvalMetrics{}; }

@@ -35,6 +35,7 @@ class LmTask final : public Task {
   void load() override;
   void load_ahead() override;
   at::Tensor accumulate(const std::function<void()>& collect) override;
+  void updated(const at::Tensor& found) override;
   at::Tensor found() const override { return routing_; }
   EvalMetrics step_metrics(const std::vector<double>& found) override;
   ExpertLoad take_load() override;
@@ -55,6 +56,7 @@ class LmTask final : public Task {
   std::optional<BatchCopier> copier_;  // on a GPU
   Batch batch_;
   std::optional<Batch> next_;  // already on its way to a GPU
+  at::Tensor loads_;           // of mixtures: of the last step, [mixtures, experts + 2]
   at::Tensor routing_;         // of mixtures: what the last step's routers did (train/router_log.h)
   std::optional<RouterLog> log_;
 };

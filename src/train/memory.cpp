@@ -26,13 +26,14 @@ double stream_count(const ModelConfig& m) {
 /// Bytes a token keeps in the mixture of one block: its rows before the activation, what the router read in fp32,
 /// scores and logits, where its rows lie. Plain operators also keep the rows, their activation and the experts'
 /// outputs.
-double mixture_bytes(const ModelConfig& m, double value) {
+double mixture_bytes(const ModelConfig& m, double value, bool gpu) {
   const double d = static_cast<double>(m.d_model), k = static_cast<double>(m.moe.top_k),
                hidden = static_cast<double>(m.moe.expert_hidden_size),
                width = m.activation == "swiglu" ? hidden / 2 : hidden,
                shared = static_cast<double>(m.moe.shared_experts);
   const double router = (value == 2 ? 4 * d : 0) + 2 * 4 * static_cast<double>(m.moe.experts) + k * (2 * 4 + 3 * 8);
-  const double rows = k * value * (m.fused ? hidden : 2 * hidden + width + 3 * d);
+  const bool kernels = m.fused && (!gpu || (value == 2 && m.activation == "swiglu" && m.moe.experts <= 512));
+  const double rows = k * value * (kernels ? hidden : 2 * hidden + width + 3 * d);
   return rows + router + shared * value * (hidden + width);
 }
 
@@ -66,7 +67,7 @@ MemoryPlan block_of(const Recipe& recipe, Recompute policy, bool gpu, bool mixed
   b.activated = policy >= Recompute::feed_forward && kernels ? 0 : width * value;
   if (mixed) {
     b.feed_forward = b.activated = 0;
-    b.experts = mixture_bytes(m, value);
+    b.experts = mixture_bytes(m, value, gpu);
     b.norms = std::max(b.norms, d * value);  // router and experts read it both: it stays
   }
   return b;

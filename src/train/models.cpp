@@ -35,8 +35,13 @@ std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device) {
 void load_weights(const SafetensorsFile& file, const Params& params) {
   const char* const kPositions = "pos_embed";
   NamedTensors into;
+  bool exact = true;
+  // Biases that balance experts come and go with the kind of balancing; new ones begin at 0.
+  for (const auto& [name, tensor] : file.tensors())
+    if (name.ends_with(".moe.balance_bias") && !params.has(name)) exact = false;
   for (const Parameter& p : params.all()) {
     const auto stored = file.tensors().find(p.name);
+    if (p.kind == ParamKind::state && stored == file.tensors().end()) continue;
     const bool resized = p.name == kPositions && stored != file.tensors().end() &&
                          stored->second.shape != p.value.sizes().vec() && stored->second.shape.size() == 3;
     if (!resized) {
@@ -47,8 +52,9 @@ void load_weights(const SafetensorsFile& file, const Params& params) {
     const int64_t prefix = params.has("dist_token") ? 2 : 1, patches = p.value.size(1) - prefix,
                   side = std::llround(std::sqrt(static_cast<double>(patches)));
     at::Tensor(p.value).copy_(resize_positions(to_tensor(stored->second), prefix, side));
+    exact = false;  // what is resized stands in the file under its name
   }
-  load_tensors(file, into, "", /*exact=*/into.size() == params.all().size());
+  load_tensors(file, into, "", exact);
 }
 
 int64_t count_parameters(const Recipe& recipe) {

@@ -30,6 +30,9 @@ class Task {
   /// Returns the mean loss, an fp64 scalar on the parameters' device: nothing waits for a GPU, so that a CUDA graph can
   /// hold it.
   virtual at::Tensor accumulate(const std::function<void()>& collect) = 0;
+  /// After the optimizer's update of the same step, whose result `found` is (train/optimizer.h): state that moves with
+  /// the weights, and stays where they do.
+  virtual void updated(const at::Tensor& /*found*/) {}
   /// What the last `accumulate` found besides: fp64 numbers on the same device, always as many, or undefined.
   virtual at::Tensor found() const { return {}; }
   /// The same back on the host, step by step in order: values for the step's line.

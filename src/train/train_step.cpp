@@ -13,6 +13,7 @@ at::Tensor TrainStep::run(int64_t step, double lr) {
   optimizer_.plan(lr, step + 1);
   const auto work = [&] {
     found_ = optimizer_.apply(task_.accumulate([&] { optimizer_.collect(); }));
+    task_.updated(found_);
     if (const at::Tensor more = task_.found(); more.defined()) found_ = at::cat({found_, more});
   };
   run_step(graph_.get(), work);

@@ -22,7 +22,8 @@ at::Tensor choose(int64_t tokens, int64_t k, int64_t experts, int64_t number) {
 struct Case {
   int64_t tokens, k, experts, d, width;
 };
-const Case kCases[] = {{1, 1, 2, 8, 8}, {5, 2, 4, 16, 8}, {700, 3, 9, 24, 40}, {3000, 8, 64, 64, 32}};
+const Case kCases[] = {
+    {1, 1, 2, 8, 8}, {5, 2, 4, 16, 8}, {700, 3, 9, 24, 40}, {3000, 8, 64, 64, 32}, {900, 4, 512, 16, 8}};
 
 TEST(ExpertsPadded, RowsAreSortedAndAligned) {
   for (const Case& c : kCases)

@@ -55,6 +55,19 @@ TEST_F(GpuGemmBias, EqualsPlain) {
   }
 }
 
+/// A plan is kept by shape: the bias is that of the call.
+TEST_F(GpuGemmBias, EveryCallHasItsOwnBias) {
+  auto make = [&](at::IntArrayRef shape, int64_t number) {
+    return random_normal(shape, number).to(at::kBFloat16).to(gpu_);
+  };
+  const at::Tensor a = make({256, 64}, 1), b = make({32, 64}, 2), plain = gemm(a, b, false, true);
+  for (const int64_t number : {3, 4, 3}) {
+    const at::Tensor bias = make({32}, number);
+    expect_near(gemm(a, b, false, true, bias), plain.to(at::kDouble) + bias.to(at::kDouble), 0x1p-7, 1e-2, "product");
+    EXPECT_TRUE(at::equal(gemm(a, b, false, true), plain));
+  }
+}
+
 /// Rows that fill no part, columns that fill no warp; the same bits every time.
 TEST_F(GpuGemmBias, ColumnSums) {
   for (const auto type : {at::kBFloat16, at::kFloat})

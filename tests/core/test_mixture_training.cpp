@@ -2,8 +2,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "gpu.h"
 #include "tiny.h"
 #include "train/checkpoint.h"
+#include "train/lm_task.h"
+#include "train/optimizer.h"
 #include "train/router_log.h"
 
 namespace siamese {
@@ -36,7 +39,10 @@ std::vector<json> metrics(const std::string& run) {
   return lines;
 }
 
-std::string weights(const std::string& run) { return slurp(find_checkpoint(run).folder() + "/model.safetensors"); }
+std::string stored(const std::string& run, const std::string& file) {
+  return slurp(find_checkpoint(run).folder() + "/" + file);
+}
+std::string weights(const std::string& run) { return stored(run, "model.safetensors"); }
 
 const std::vector<std::string> kBias = {"model.moe.balance=bias", "model.moe.score=sigmoid",
                                         "model.moe.bias_rate=0.01"};
@@ -44,6 +50,7 @@ const std::vector<std::string> kBias = {"model.moe.balance=bias", "model.moe.sco
 TEST(MixtureTraining, ResumedRunsContinueDigitForDigit) {
   for (std::vector<std::string> how :
        {std::vector<std::string>{"model.moe.jitter=0.1", "train.micro_batch_size=2", "train.ema=0.9"}, kBias}) {
+    if (how == kBias) how.insert(how.end(), {"train.micro_batch_size=2", "train.ema=0.9"});
     const TempFolder whole, parts;
     how.push_back("train.schedule=constant");
     const Recipe recipe = moe_recipe(how);
@@ -52,9 +59,68 @@ TEST(MixtureTraining, ResumedRunsContinueDigitForDigit) {
     quiet_train(request(recipe, whole.path()));
     quiet_train(request(shorter, parts.path()));
     quiet_train(request(recipe, parts.path(), OpenMode::resume));
-    EXPECT_EQ(weights(parts.path()), weights(whole.path()));
+    for (const char* file : {"model.safetensors", "ema.safetensors", "optimizer.safetensors"})
+      EXPECT_EQ(stored(parts.path(), file), stored(whole.path(), file)) << file;
     EXPECT_EQ(metrics(parts.path()), metrics(whole.path()));
   }
+}
+
+/// A step that is not finite moves no bias either.
+TEST(MixtureTraining, BiasesStayWithTheWeightsAfterABadStep) {
+  Recipe recipe = moe_recipe(kBias);
+  LmTask task(recipe, at::kCPU);
+  Optimizer optimizer(task.params(), recipe.train);
+  task.params().initialise(1);
+  auto biases = [&] {
+    std::vector<at::Tensor> all;
+    for (const Parameter& p : task.params().all())
+      if (p.kind == ParamKind::state) all.push_back(p.value.clone());
+    return at::cat(all);
+  };
+  task.start(0);
+  task.load();
+  const at::Tensor before = biases(), loss = task.accumulate([&] { optimizer.collect(); });
+  for (const bool bad : {true, false}) {
+    task.updated(at::tensor({1.0, 1.0, bad ? 1.0 : 0.0}, at::kDouble));
+    EXPECT_EQ(at::equal(biases(), before), bad);
+  }
+}
+
+/// Balancing by biases may begin from a mixture that had none, and end.
+TEST(MixtureTraining, WeightsGoFromOneKindOfBalancingToTheOther) {
+  const TempFolder by_loss, by_bias, back;
+  quiet_train(request(moe_recipe({"train.steps=2"}), by_loss.path()));
+  std::vector<std::string> how = kBias;
+  how.push_back("train.steps=2");
+  TrainRequest there = request(moe_recipe(how), by_bias.path()),
+               again = request(moe_recipe({"train.steps=2"}), back.path());
+  there.init_from = by_loss.path(), again.init_from = by_bias.path();
+  quiet_train(there);
+  quiet_train(again);
+  EXPECT_EQ(metrics(back.path()).size(), metrics(by_loss.path()).size());
+}
+
+/// On a GPU in bf16 the experts' kernels run, also under recomputation; losses repeat.
+TEST_F(Gpu, MixturesTrainInBf16) {
+  for (const std::vector<std::string>& how :
+       {std::vector<std::string>{}, kBias,
+        std::vector<std::string>{"train.recompute=block", "model.moe.shared_experts=1"},
+        std::vector<std::string>{"model.moe.capacity_factor=1.0", "train.micro_batch_size=2"}}) {
+    std::vector<std::vector<json>> runs;
+    for (int i = 0; i < 2; ++i) {
+      const TempFolder run;
+      std::vector<std::string> all = {"model.d_model=64", "model.n_heads=2",          "model.n_layers=2",
+                                      "train.steps=4",    "train.precision=bfloat16", "train.deterministic=true"};
+      all.insert(all.end(), how.begin(), how.end());
+      TrainRequest r = request(moe_recipe(all), run.path());
+      r.device = gpu_;
+      quiet_train(r);
+      runs.push_back(metrics(run.path()));
+    }
+    EXPECT_EQ(runs[0], runs[1]);
+    EXPECT_LT(runs[0].front().at("loss").get<double>(), 8.0);
+  }
+  set_deterministic(false);
 }
 
 TEST(MixtureTraining, TwoRunsAreTheSame) {

@@ -45,7 +45,11 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const bfloat* p, cons
   if (at >= vectors) return;
   const int64_t row = at / width8, from = 8 * (at + row * width8);
   const int of = slot[row];
-  const float weight = of >= 0 ? weights[of] : 0.f;
+  if (of < 0) {  // p is not even written there
+    store8(out + 8 * at, zero8());
+    return;
+  }
+  const float weight = weights[of];
   Float8 a = load8(p + from);
   const Float8 b = load8(p + from + 8 * static_cast<int64_t>(width8));
 #pragma unroll
@@ -59,7 +63,14 @@ __global__ void __launch_bounds__(kThreads)
                     bfloat* out, float* g_weights, int width8) {
   const int64_t row = blockIdx.x;
   const int of = slot[row];
-  const float weight = of >= 0 ? weights[of] : 0.f;
+  if (of < 0) {
+    for (int v = static_cast<int>(threadIdx.x); v < width8; v += kThreads) {
+      const int64_t at = row * width8 + v, from = 8 * (at + row * width8);
+      for (bfloat* to : {gp + from, gp + from + 8 * static_cast<int64_t>(width8), out + 8 * at}) store8(to, zero8());
+    }
+    return;
+  }
+  const float weight = weights[of];
   float dot = 0.f;
   for (int v = static_cast<int>(threadIdx.x); v < width8; v += kThreads) {
     const int64_t at = row * width8 + v, from = 8 * (at + row * width8),
@@ -81,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 16; i > 0; i /= 2) dot += __shfl_xor_sync(0xffffffffU, dot, i);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = dot;
   __syncthreads();
-  if (threadIdx.x != 0 || of < 0) return;
+  if (threadIdx.x != 0) return;
   float sum = 0.f;
 #pragma unroll
   for (int w = 0; w < kThreads / 32; ++w) sum += parts[w];
