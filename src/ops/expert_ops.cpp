@@ -1,7 +1,7 @@
 #include "ops/expert_ops.h"
 
 #include "kernels/expert_layout.h"
-#include "ops/activation.h"
+#include "ops/experts.h"
 #include "ops/gpu_tools.h"
 #include "ops/kernel_types.h"
 
@@ -12,23 +12,19 @@ using at::Tensor;
 using Sorted = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 Sorted sort_plain(const Tensor& chosen, int64_t experts, int64_t capacity) {
-  TORCH_CHECK(chosen.dim() == 2 && chosen.scalar_type() == at::kLong,
-              "[expert_sort] chosen must be [tokens, k] int64 but is ", chosen.sizes());
-  const Tensor expert = chosen.reshape({-1});
-  const int64_t slots = expert.size(0), rows = kernels::expert_rows_bound(slots, experts);
-  const Tensor load = at::zeros({experts}, chosen.options()).scatter_add_(0, expert, at::ones_like(expert));
-  const Tensor taken = capacity > 0 ? load.clamp_max(capacity) : load;
+  const int64_t slots = chosen.numel(), rows = kernels::expert_rows_bound(slots, experts);
+  // The rows without gaps; what an expert's neighbours are padded by moves its own on.
+  const ExpertRows dense = expert_rows(chosen, experts, capacity);
   constexpr int64_t align = kernels::kExpertAlign;
-  const Tensor ends = (taken + (align - 1)).div(align, "floor").mul(align).clamp_min(align).cumsum(0);
+  const Tensor ends = (dense.counts + (align - 1)).div(align, "floor").mul(align).clamp_min(align).cumsum(0);
   const Tensor begins = at::cat({at::zeros({1}, ends.options()), ends.slice(0, 0, experts - 1)});
-  const auto [sorted, order] = at::sort(expert, /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const Tensor rank = at::arange(slots, chosen.options()) - (load.cumsum(0) - load).index_select(0, sorted);
-  const Tensor kept = capacity > 0 ? rank < capacity : at::ones_like(rank, rank.options().dtype(at::kBool));
-  const Tensor row = (begins.index_select(0, sorted) + rank).masked_select(kept), slot = order.masked_select(kept);
+  const Tensor moved = begins - (dense.counts.cumsum(0) - dense.counts);
+  const Tensor& slot = dense.slot;
+  const Tensor row =
+      at::arange(slot.size(0), chosen.options()) + moved.index_select(0, chosen.reshape({-1}).index_select(0, slot));
   auto none = [&](int64_t size) { return at::full({size}, -1, chosen.options()); };
-  return {none(rows).index_copy(0, row, slot.div(chosen.size(1), "floor")).to(at::kInt),
-          none(rows).index_copy(0, row, slot).to(at::kInt), none(slots).index_copy(0, slot, row).to(at::kInt),
-          ends.to(at::kInt), load};
+  return {none(rows).index_copy(0, row, dense.token).to(at::kInt), none(rows).index_copy(0, row, slot).to(at::kInt),
+          none(slots).index_copy(0, slot, row).to(at::kInt), ends.to(at::kInt), dense.load};
 }
 Sorted sort_meta(const Tensor& chosen, int64_t experts, int64_t) {
   const auto slots = chosen.sym_numel(), rows = slots + kernels::kExpertAlign * experts;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/expert_layout.h"
 #include "ops/lm_head_loss.h"
 #include "train/execution.h"
 #include "train/models.h"
@@ -32,7 +33,8 @@ double mixture_bytes(const ModelConfig& m, double value, bool gpu) {
                width = m.activation == "swiglu" ? hidden / 2 : hidden,
                shared = static_cast<double>(m.moe.shared_experts);
   const double router = (value == 2 ? 4 * d : 0) + 2 * 4 * static_cast<double>(m.moe.experts) + k * (2 * 4 + 3 * 8);
-  const bool kernels = m.fused && (!gpu || (value == 2 && m.activation == "swiglu" && m.moe.experts <= 512));
+  const bool kernels =
+      m.fused && (!gpu || (value == 2 && m.activation == "swiglu" && m.moe.experts <= kernels::kMostExperts));
   const double rows = k * value * (kernels ? hidden : 2 * hidden + width + 3 * d);
   return rows + router + shared * value * (hidden + width);
 }

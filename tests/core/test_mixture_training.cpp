@@ -8,6 +8,7 @@
 #include "train/lm_task.h"
 #include "train/optimizer.h"
 #include "train/router_log.h"
+#include "train_request.h"
 
 namespace siamese {
 namespace {
@@ -18,14 +19,6 @@ Recipe moe_recipe(std::vector<std::string> more = {}) {
   std::vector<std::string> set = {"model.moe.experts=4", "model.moe.expert_hidden_size=16"};
   set.insert(set.end(), more.begin(), more.end());
   return pico_recipe(set);
-}
-
-TrainRequest request(const Recipe& recipe, const std::string& out, OpenMode mode = OpenMode::fresh) {
-  TrainRequest r;
-  r.recipe = recipe;
-  r.out = out;
-  r.mode = mode;
-  return r;
 }
 
 /// metrics.jsonl without the speed.

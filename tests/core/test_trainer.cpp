@@ -7,6 +7,7 @@
 
 #include "tiny.h"
 #include "train/checkpoint.h"
+#include "train_request.h"
 
 namespace siamese {
 namespace {
@@ -24,14 +25,6 @@ std::vector<std::string> metrics(const std::string& run) {
     lines.push_back(j.dump());
   }
   return lines;
-}
-
-TrainRequest request(const Recipe& recipe, const std::string& out, OpenMode mode = OpenMode::fresh) {
-  TrainRequest r;
-  r.recipe = recipe;
-  r.out = out;
-  r.mode = mode;
-  return r;
 }
 
 /// The newest checkpoints of two runs, file by file.

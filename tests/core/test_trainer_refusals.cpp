@@ -1,19 +1,12 @@
 // What the training loop refuses, and what it leaves behind when it stops.
 #include "tiny.h"
 #include "train/checkpoint.h"
+#include "train_request.h"
 
 namespace siamese {
 namespace {
 
 namespace fs = std::filesystem;
-
-TrainRequest request(const Recipe& recipe, const std::string& out, OpenMode mode = OpenMode::fresh) {
-  TrainRequest r;
-  r.recipe = recipe;
-  r.out = out;
-  r.mode = mode;
-  return r;
-}
 
 std::string train_error(const TrainRequest& r) {
   return error_of([&] { quiet_train(r); });

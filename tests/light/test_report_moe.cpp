@@ -1,10 +1,9 @@
 // Mixtures in reports: the lines are read, charts and the table of loads appear where there are experts.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "data_files.h"
 #include "recipe_errors.h"
 #include "report/heatmap.h"
 #include "report/report.h"
@@ -17,12 +16,9 @@ using recipe_test::message_of;
 
 /// A run folder with these lines of metrics.
 struct StoredRun {
-  explicit StoredRun(const std::string& lines) {
-    folder = (std::filesystem::temp_directory_path() / "siamese_moe_XXXXXX").string();
-    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    std::ofstream(folder + "/metrics.jsonl") << lines;
-  }
-  ~StoredRun() { std::filesystem::remove_all(folder); }
+  explicit StoredRun(const std::string& lines)
+      : folder(std::filesystem::path(files.write("metrics.jsonl", lines)).parent_path().string()) {}
+  DataFolder files;
   std::string folder;
 };
 
