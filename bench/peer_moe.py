@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What a PyTorch user would write for a mixture: a loop over the experts, compiled. Times forward and backward of a
-language model's blocks on this GPU, and a dense model whose feed-forward is as wide as the active experts together.
+"""What a PyTorch user would write for a mixture: a loop over the experts. Times forward and backward of a language
+model on this GPU, and of a dense one whose feed-forward is as wide as the active experts together. Everything between
+the loop's gathers is compiled, sizes of an expert's rows left open.
 
-  bench/peer_moe.py                      OLMoE's block: d 2048, 64 experts of 1,024, 8 a token, 16,384 tokens
-  bench/peer_moe.py --layers 4 --tokens 32768
+  bench/peer_moe.py                      OLMoE's blocks: d 2048, 64 experts of 1,024, 8 a token, 32,768 tokens
+  bench/peer_moe.py --layers 4 --tokens 16384
 """
 import argparse
 import json
@@ -13,73 +14,102 @@ import torch
 import torch.nn.functional as F
 
 
+def feed_forward(x, w1, w2):
+    a, b = F.linear(x, w1).chunk(2, -1)
+    return F.linear(a * F.silu(b), w2)
+
+
+@torch.compile(dynamic=True)
+def expert(x, token, weight, w1, w2):
+    return feed_forward(x[token], w1, w2) * weight[:, None].to(x.dtype)
+
+
 class Block(torch.nn.Module):
-    def __init__(self, d, heads, width, experts, top_k):
+    def __init__(self, a, experts, width):
         super().__init__()
-        self.heads, self.experts, self.top_k = heads, experts, top_k
-        self.norm_a, self.norm_f = torch.nn.RMSNorm(d), torch.nn.RMSNorm(d)
-        self.qkv, self.out = torch.nn.Linear(d, 3 * d, bias=False), torch.nn.Linear(d, d, bias=False)
-        if experts:
-            self.router = torch.nn.Linear(d, experts, bias=False)
-            self.w1 = torch.nn.Parameter(torch.randn(experts, 2 * width, d) * d**-0.5)
-            self.w2 = torch.nn.Parameter(torch.randn(experts, d, width) * width**-0.5)
-        else:
-            self.w1 = torch.nn.Parameter(torch.randn(2 * width, d) * d**-0.5)
-            self.w2 = torch.nn.Parameter(torch.randn(d, width) * width**-0.5)
+        self.heads, self.experts, self.top_k = a.heads, experts, a.top_k
+        self.norm_a, self.norm_f = torch.nn.RMSNorm(a.d), torch.nn.RMSNorm(a.d)
+        self.qkv, self.out = torch.nn.Linear(a.d, 3 * a.d, bias=False), torch.nn.Linear(a.d, a.d, bias=False)
+        shape = [experts] if experts else []
+        self.router = torch.nn.Linear(a.d, experts, bias=False) if experts else None
+        self.w1 = torch.nn.Parameter(torch.randn(*shape, 2 * width, a.d) * a.d**-0.5)
+        self.w2 = torch.nn.Parameter(torch.randn(*shape, a.d, width) * width**-0.5)
 
-    @staticmethod
-    def feed_forward(x, w1, w2):
-        a, b = F.linear(x, w1).chunk(2, -1)
-        return F.linear(a * F.silu(b), w2)
+    def route(self, x):
+        return F.softmax(self.router(x).float(), -1).topk(self.top_k, -1)
 
-    def mixture(self, x):
-        scores = F.softmax(self.router(x).float(), -1)
-        weights, chosen = scores.topk(self.top_k, -1)
+    @torch.compiler.disable
+    def mixture(self, x, weights, chosen):
         out = torch.zeros_like(x)
         for e in range(self.experts):
             token, slot = torch.where(chosen == e)
-            y = self.feed_forward(x[token], self.w1[e], self.w2[e])
-            out.index_add_(0, token, y * weights[token, slot, None].to(y.dtype))
+            out = out.index_add(0, token, expert(x, token, weights[token, slot], self.w1[e], self.w2[e]))
         return out
 
-    def forward(self, x):
+    def attention(self, x):
         b, t, d = x.shape
         q, k, v = self.qkv(self.norm_a(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, d))
-        h = self.norm_f(x).view(-1, d)
-        return x + (self.mixture(h) if self.experts else self.feed_forward(h, self.w1, self.w2)).view(b, t, d)
+        return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, d))
+
+    def forward(self, x):
+        x = self.attention(x)
+        h = self.norm_f(x).view(-1, x.size(-1))
+        y = self.mixture(h, *self.route(h)) if self.experts else feed_forward(h, self.w1, self.w2)
+        return x + y.view_as(x)
 
 
-def run(name, a, experts, width, compiled):
+class Model(torch.nn.Module):
+    def __init__(self, a, experts, width):
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(a.vocab, a.d), torch.nn.Linear(a.d, a.vocab, bias=False)
+        self.blocks = torch.nn.ModuleList(Block(a, experts, width) for _ in range(a.layers))
+        self.norm = torch.nn.RMSNorm(a.d)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+def run(name, a, experts, width):
     torch.manual_seed(0)
-    blocks = torch.nn.Sequential(*[Block(a.d, a.heads, width, experts, a.top_k) for _ in range(a.layers)])
-    blocks = blocks.cuda().to(torch.bfloat16)
-    step = torch.compile(blocks) if compiled else blocks
-    x = torch.randn(a.tokens // a.length, a.length, a.d, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    g = torch.randn_like(x)
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda"):
+        model = Model(a, experts, width)
+        tokens = torch.randint(a.vocab, (a.tokens // a.length, a.length))
+    for p in model.parameters():
+        if p.dim() > 1:
+            torch.nn.init.normal_(p, std=0.02)
+    step = torch.compile(model)
     start, ms = time.time(), []
     for i in range(a.warm + a.steps):
         begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
         begin.record()
-        step(x).backward(g)
+        step(tokens).backward()
         end.record()
         torch.cuda.synchronize()
-        blocks.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         if i + 1 == a.warm:
             warm = time.time() - start
         if i >= a.warm:
             ms.append(begin.elapsed_time(end))
     ms.sort()
-    print(json.dumps(dict(peer=name, compiled=compiled, layers=a.layers, tokens=a.tokens, ms=round(ms[len(ms) // 2], 2),
-                          ms_min=round(ms[0], 2), ms_max=round(ms[-1], 2), warm_s=round(warm, 1),
-                          peak_gb=round(torch.cuda.max_memory_allocated() / 2**30, 1))), flush=True)
+    row = dict(peer=name, layers=a.layers, tokens=a.tokens, ms=round(ms[len(ms) // 2], 2), ms_min=round(ms[0], 2),
+               ms_max=round(ms[-1], 2), warm_s=round(warm, 1), torch=torch.__version__,
+               device=torch.cuda.get_device_name(), peak_gb=round(torch.cuda.max_memory_allocated() / 2**30, 1))
+    print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for key, default in dict(d=2048, heads=16, layers=2, experts=64, top_k=8, width=1024, tokens=16384, length=2048, warm=3, steps=8).items():
-        p.add_argument("--" + key.replace("_", "-"), type=int, default=default)
-    p.add_argument("--eager", action="store_true")
+    sizes = dict(d=2048, heads=16, layers=8, vocab=50304, experts=64, top_k=8, width=1024, tokens=32768, length=2048,
+                 warm=3, steps=7)
+    for key, default in sizes.items():
+        p.add_argument("--" + key.replace("_", "-"), type=int, default=default, help="default: %(default)s")
     a = p.parse_args()
-    run("dense", a, 0, a.top_k * a.width, not a.eager)
-    run("loop", a, a.experts, a.width, not a.eager)
+    run("loop", a, a.experts, a.width)
+    torch.compiler.reset()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    run("dense", a, 0, a.top_k * a.width)

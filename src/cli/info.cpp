@@ -49,9 +49,15 @@ void print_recipe(Recipe recipe) {
              human_count(a_step * static_cast<double>(recipe.train.steps)), unit);
 }
 
-void run(const std::string& what) {
-  if (!std::filesystem::is_directory(what)) return print_recipe(load_recipe(what));
-  const Checkpoint c = find_checkpoint(what);
+struct Options {
+  std::string what;
+  std::vector<std::string> set;
+};
+
+void run(const Options& o) {
+  if (!std::filesystem::is_directory(o.what)) return print_recipe(load_recipe(o.what, o.set));
+  if (!o.set.empty()) fail("info: --set {} is for a recipe, and {} is a folder", o.set.front(), o.what);
+  const Checkpoint c = find_checkpoint(o.what);
   fmt::print("checkpoint {}\nstep    {}\n{}  {}\n", c.folder(), c.state().step,
              c.recipe().model.family == "lm" ? "tokens" : "images", human_count(static_cast<double>(c.state().tokens)));
   if (c.state().validation_loss) fmt::print("validation loss {:.4f}\n", *c.state().validation_loss);
@@ -66,11 +72,14 @@ void run(const std::string& what) {
 }  // namespace
 
 void add_info(CLI::App& app) {
-  auto what = std::make_shared<std::string>();
+  auto o = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("info", "What a checkpoint or a recipe is: sizes, parameters, memory");
-  sub->add_option("what", *what, "a checkpoint, a run folder or a recipe")->required();
-  sub->footer("Example:\n  siamese info recipes/lm-400m.yaml\n  siamese info runs/tiny");
-  sub->callback([what] { run(*what); });
+  sub->add_option("what", o->what, "a checkpoint, a run folder or a recipe")->required();
+  sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
+  sub->footer(
+      "Example:\n  siamese info recipes/lm-400m.yaml\n  siamese info moe-1b-7b --set model.n_layers=8\n"
+      "  siamese info runs/tiny");
+  sub->callback([o] { run(*o); });
 }
 
 }  // namespace siamese::cli

@@ -6,7 +6,7 @@
 namespace siamese {
 namespace {
 
-constexpr size_t kStepArguments = kStepTensors + 4, kGradientArguments = 7;
+constexpr size_t kStepArguments = kStepTensors + 5, kGradientArguments = 7;
 
 at::Tensor tensor_of(const c10::IValue& v) { return v.isNone() ? at::Tensor() : v.toTensor(); }
 c10::IValue value_of(const at::Tensor& t) { return t.defined() ? c10::IValue(t) : c10::IValue(); }
@@ -17,6 +17,7 @@ void push_step(torch::jit::Stack& stack, const StepCall& call) {
   stack.emplace_back(call.eps);
   stack.emplace_back(call.flags);
   stack.emplace_back(static_cast<int64_t>(call.dtype));
+  stack.emplace_back(call.a_next);
 }
 
 }  // namespace
@@ -63,6 +64,8 @@ void StepCall::check() const {
   TORCH_CHECK(!on(kNormR) || !has(kX), "[stream_step] a norm on r goes with y alone");
   TORCH_CHECK(!on(kDefer) || (on(kNormX) && has(kX)), "[stream_step] only a norm on x can be left pending");
   TORCH_CHECK(!(on(kSkipY) && !has(kX)), "[stream_step] z has to read something");
+  TORCH_CHECK((!on(kJoined) && a_next == 0) || both(), "[stream_step] joined gradients are those of two streams");
+  TORCH_CHECK(a_next == 0 || on(kDefer), "[stream_step] a_next is for a norm left pending");
 }
 
 StepCall pop_step(torch::jit::Stack& stack) {
@@ -73,6 +76,7 @@ StepCall pop_step(torch::jit::Stack& stack) {
   call.eps = args[kStepTensors + 1].toDouble();
   call.flags = args[kStepTensors + 2].toInt();
   call.dtype = args[kStepTensors + 3].toScalarType();
+  call.a_next = args[kStepTensors + 4].toDouble();
   torch::jit::drop(stack, kStepArguments);
   return call;
 }
@@ -121,7 +125,7 @@ StepBackward call_step_backward(const StepCall& call, const StepGradients& g) {
   for (size_t i = 0; i < kStepTensors; ++i)
     if (call.t[i].defined() && i != kRowScale && i < kXStats) out[i] = list[i];
   if (g.want_z) out[kStepTensors] = list[kStepTensors];
-  if (call.r_has_stream_gradient()) out[kR] = out[call.has(kX) ? kX : kY];
+  if (call.r_has_stream_gradient()) out[kR] = out[call.has(kY) ? kY : kX];
   return out;
 }
 

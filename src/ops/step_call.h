@@ -26,6 +26,7 @@ enum StepFlag : int64_t {
   kSkipY = 32,  // z does not read y
   kDefer = 64,  // the x handed on is x̃ with N_x pending; by convention its gradient is that of X = N_x(x̃)
   kKeep = 128,  // x_raw and stats are returned for the backward pass: set by autograd on a GPU, whose kernels need them
+  kJoined = 256,  // by convention the gradient handed back for y is that of y + a·X₀: what r gets as well
 };
 // clang-format on
 
@@ -33,6 +34,7 @@ struct StepCall {
   std::array<at::Tensor, kStepTensors> t;
   double a = 1, eps = 0;
   int64_t flags = 0;
+  double a_next = 0;  // the gradient of y' comes with a_next times that of x added: the next step's kJoined
   at::ScalarType dtype = at::kFloat;  // of values
 
   const at::Tensor& operator[](StepTensor i) const { return t[i]; }
@@ -44,7 +46,7 @@ struct StepCall {
   bool extended() const {
     for (const StepTensor i : {kGainR, kBiasR, kGate, kRowScale, kShift, kScale, kXStats, kGainBefore, kBiasBefore})
       if (has(i)) return true;
-    return on(kNormR) || on(kSkipY) || on(kDefer) || on(kKeep);
+    return on(kNormR) || on(kSkipY) || on(kDefer) || on(kKeep) || on(kJoined) || a_next != 0;
   }
   /// `post` reads its own stream: z and X are one tensor.
   bool z_is_x() const {
@@ -56,10 +58,10 @@ struct StepCall {
   /// x̃ is returned beside X: X takes its place in the stream, and x alone does not tell it.
   bool new_raw() const { return on(kKeep) && on(kNormX) && !on(kDefer) && (has(kR) || has(kXStats)); }
   bool new_stats() const { return on(kKeep) || on(kDefer); }
-  /// With one stream and nothing on r, r's gradient is the stream's, and the operator does not return it a second time:
-  /// results of an operator must not share memory.
+  /// With one stream, or y's gradient joined with x's, and nothing on r, r's gradient is the stream's, and the operator
+  /// does not return it a second time: results of an operator must not share memory.
   bool r_has_stream_gradient() const {
-    return has(kR) && !both() && (has(kY) || a == 1.0) && !has(kGate) && !has(kRowScale) && !on(kNormR) &&
+    return has(kR) && (both() ? on(kJoined) : has(kY) || a == 1.0) && !has(kGate) && !has(kRowScale) && !on(kNormR) &&
            stream().scalar_type() == dtype;
   }
 

@@ -15,7 +15,7 @@ using torch::autograd::variable_list;
 
 /// The numbers of a call and the places of its defined tensors, apart from the tensors, which autograd carries.
 struct Shape {
-  double a, eps;
+  double a, eps, a_next;
   int64_t flags;
   at::ScalarType dtype;
   bool swiglu;                  // of the product too
@@ -24,7 +24,7 @@ struct Shape {
 
   StepCall call(at::ArrayRef<Tensor> tensors) const {
     StepCall c;
-    c.a = a, c.eps = eps, c.flags = flags, c.dtype = dtype;
+    c.a = a, c.eps = eps, c.a_next = a_next, c.flags = flags, c.dtype = dtype;
     for (size_t i = 0; i < places.size(); ++i)
       if (places[i] < kStepTensors) c.t[static_cast<size_t>(places[i])] = tensors[i];
     return c;
@@ -58,6 +58,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
     ctx->save_for_backward(saved);
     ctx->saved_data["a"] = shape.a;
     ctx->saved_data["eps"] = shape.eps;
+    ctx->saved_data["a_next"] = shape.a_next;
     ctx->saved_data["flags"] = shape.flags;
     ctx->saved_data["dtype"] = static_cast<int64_t>(shape.dtype);
     ctx->saved_data["places"] = shape.places;
@@ -89,6 +90,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
     std::copy(s.begin(), s.begin() + kStepTensors, call.t.begin());
     call.a = ctx->saved_data["a"].toDouble();
     call.eps = ctx->saved_data["eps"].toDouble();
+    call.a_next = ctx->saved_data["a_next"].toDouble();
     call.flags = ctx->saved_data["flags"].toInt();
     call.dtype = static_cast<at::ScalarType>(ctx->saved_data["dtype"].toInt());
     const std::vector<int64_t> places = ctx->saved_data["places"].toIntVector();
@@ -126,7 +128,7 @@ class StreamStepFunction : public torch::autograd::Function<StreamStepFunction> 
 };
 
 variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bias, bool swiglu, const Turn& turn) {
-  Shape shape{call.a, call.eps, call.flags, call.dtype, swiglu, turn, {}};
+  Shape shape{call.a, call.eps, call.a_next, call.flags, call.dtype, swiglu, turn, {}};
   if (call.stream().is_cuda() && at::GradMode::is_enabled()) shape.flags |= kKeep;
   std::vector<Tensor> tensors;
   auto add = [&](const Tensor& t, int64_t place) {
@@ -172,7 +174,7 @@ constexpr const char* kStepSchema =
     "Tensor? bias_y=None, Tensor? gain_in=None, Tensor? bias_in=None, Tensor? c1=None, Tensor? gain_r=None, "
     "Tensor? bias_r=None, Tensor? gate=None, Tensor? row_scale=None, Tensor? shift=None, Tensor? scale=None, "
     "Tensor? x_stats=None, Tensor? gain_before=None, Tensor? bias_before=None, float a=1.0, float eps=1e-5, "
-    "int flags=4, ScalarType dtype=float";
+    "int flags=4, ScalarType dtype=float, float a_next=0.0";
 
 }  // namespace
 
@@ -221,8 +223,9 @@ StreamStepOutput stream_step(const StreamStepInput& in) {
   const auto bit = [](bool on, StepFlag flag) { return on ? static_cast<int64_t>(flag) : 0; };
   call.flags = bit(any->kind == NormKind::layer, kLayer) | bit(in.norm_x.on, kNormX) | bit(in.norm_y.on, kNormY) |
                bit(in.norm_in.on, kNormIn) | bit(in.norm_r.on, kNormR) | bit(!in.read_y, kSkipY) |
-               bit(in.defer, kDefer);
+               bit(in.defer, kDefer) | bit(in.joined, kJoined);
   call.a = in.a;
+  call.a_next = in.defer ? in.a_next : 0;
   call.eps = any->eps;
   call.dtype = in.dtype;
   call.check();

@@ -36,6 +36,11 @@ struct StreamStepInput {
   Norm pending;
   at::Tensor pending_stats;
   bool defer = false;
+  /// With two streams and a norm pending, y's gradient is by convention that of y + a·X, so that it is r's as well and
+  /// lies in memory once. `joined`: y came from a step that left its norm pending; a_next: what the next step's a will
+  /// be, where this one defers.
+  bool joined = false;
+  double a_next = 0;
   /// What z is multiplied with; z itself is then rebuilt in the backward pass instead of kept.
   at::Tensor weight, bias;
   bool swiglu = false;  // the product's SwiGLU is wanted too, for whoever consumes it next

@@ -41,6 +41,7 @@ StreamStepInput Siamese::streams_of(const Streams& s) const {
   StreamStepInput in = on_x(s, x_[static_cast<size_t>(s.site.k)]);
   in.y = s.s[1];
   in.a = depth_scale(s.site);  // of the sub-layer whose output is pending
+  in.joined = s.stats.defined();
   return in;
 }
 
@@ -50,6 +51,7 @@ Read Siamese::read(Streams s, const Site& site, const Modulation& m) const {
   in.norm_x = x_[k];
   in.norm_y = y_[k];
   in.norm_in = input_[k];
+  in.a_next = depth_scale(site);
   if (hybrid_ && site.attention()) in.c1 = c1_[static_cast<size_t>(site.block())];
   const StreamStepOutput out = step(in, s, m);
   return {out.z, {{out.x, out.y}, {}, site, out.stats}, out.activated};

@@ -114,6 +114,33 @@ TEST_F(GpuExperts, SortIsTheCpus) {
     }
 }
 
+/// The kernels between the products, each by itself.
+TEST_F(GpuExperts, RowsAreTheCpus) {
+  for (const Case& c : kCases) {
+    const PaddedRows rows = expert_sort(choose(c.tokens, c.k, c.experts, 3), c.experts, c.tokens / 3 + 1);
+    const int64_t count = rows.token.size(0);
+    auto make = [](at::IntArrayRef shape, int64_t number) { return random_normal(shape, number).to(at::kBFloat16); };
+    const at::Tensor x = make({c.tokens, c.d}, 1), ys = make({count, c.d}, 2), p = make({count, 2 * c.width}, 3);
+    const at::Tensor u = make({count, c.width}, 4), weights = random_normal({c.tokens, c.k}, 5).to(at::kFloat);
+    auto run = [&](at::Device device, at::ScalarType type) {
+      auto to = [&](const at::Tensor& t) { return t.is_floating_point() ? t.to(device, type) : t.to(device); };
+      const at::Tensor w = weights.to(device, type == at::kDouble ? type : at::kFloat), slot = to(rows.slot);
+      const auto [gp, h, gw] = weighted_swiglu_backward(to(p), to(u), w, slot);
+      return std::vector<at::Tensor>{gather_rows(to(x), to(rows.token)),
+                                     gather_sum(to(ys), to(rows.place), c.k),
+                                     weighted_swiglu(to(p), w, slot),
+                                     gp,
+                                     h,
+                                     gw};
+    };
+    const auto got = run(gpu_, at::kBFloat16), want = run(at::kCPU, at::kDouble);
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_LE((got[i].to(at::kCPU, at::kDouble) - want[i]).norm().item<double>(),
+                4e-3 * want[i].norm().item<double>())
+          << "result " << i << ", " << c.tokens << " tokens";
+  }
+}
+
 TEST_F(GpuExperts, MixtureIsTheCpus) {
   for (const Case& c : kCases) {
     const Leaves in = make_leaves(c, at::kBFloat16, gpu_), exact = make_leaves(c, at::kDouble, at::kCPU);

@@ -22,7 +22,7 @@ struct TileCase {
   Form form;
   bool layer;
   int64_t rows, d;
-  bool pending;                      // the norm on x of the step before
+  bool pending;                      // the norm on x of the step before; y's gradients are joined with x's
   int64_t samples = 1;               // of `rows` rows together
   bool adaln = false, drop = false;  // gate, scale and shift of a sample; DropPath
   bool first = false, end = false;   // nothing to write; no gradient but z's
@@ -93,6 +93,8 @@ class GpuStepTiles : public Gpu {
     if (c.pending) {
       norm(kGainBefore, kBiasBefore);
       call.t[kXStats] = normal({6, c.rows}) * 0.1 + 0.5;
+      call.flags |= kJoined;
+      if (whole && !c.end) call.a_next = 0.75;
     }
 
     const StepResults out = forward(call), again = forward(call);
@@ -145,7 +147,11 @@ class GpuStepTiles : public Gpu {
     };
     const at::Tensor y = leaf(kY, y_new);
     at::Tensor z = normed(y, kGainY, kBiasY), objective = at::zeros({}, y.options());
-    if (!c.end) objective = objective + (y * g.y_out.to(at::kDouble)).sum();
+    if (!c.end) {
+      at::Tensor to_y = g.y_out.to(at::kDouble);
+      if (call.a_next != 0) to_y = to_y - call.a_next * g.x_out.to(at::kDouble);
+      objective = objective + (y * to_y).sum();
+    }
     if (two) {
       const at::Tensor raw = leaf(kX, x_tilde), x = whole ? normed(raw, kGainX, kBiasX) : raw;
       z = z + (whole ? x : x * leaf(kC1, call[kC1]));
@@ -157,11 +163,13 @@ class GpuStepTiles : public Gpu {
     near(out[kZ], z, 2e-5, "z");
     near(got[kStepTensors], z, 2e-5, "z again");
     at::Tensor to_r = at::zeros_like(y);
+    for (size_t i = 0; i < want.size(); ++i)
+      if (places[i] == kX || places[i] == kY) to_r = to_r + want[i] * (places[i] == kX ? call.a : 1.0);
     for (size_t i = 0; i < want.size(); ++i) {
       const bool column = places[i] != kX && places[i] != kY;
-      near(got[places[i]], want[i], column ? 1e-4 * std::sqrt(static_cast<double>(c.rows)) : 5e-5,
+      near(got[places[i]], places[i] == kY && call.on(kJoined) ? to_r : want[i],
+           column ? 1e-4 * std::sqrt(static_cast<double>(c.rows)) : 5e-5,
            fmt::format("gradient of tensor {}", static_cast<int>(places[i])));
-      if (!column) to_r = to_r + want[i] * (places[i] == kX ? call.a : 1.0);
     }
     if (c.first) return;
     near(got[kR], to_r * by, 1e-4, "gradient of r");

@@ -66,16 +66,13 @@ __device__ __forceinline__ void make_maps(const Place& me) {
     const float4 last = *reinterpret_cast<const float4*>(sums + 8 + 4 * q);
     const float read = sums[q], write = sums[4 + q];
     const Reading reading(p, sums, w.s[0], w.b_read, lane);
-    if (q == 0) {
-      float4* const record = reinterpret_cast<float4*>(me.s.sent[slot][g]);
-      record[0] = make_float4(reading.a[0], reading.a[1], reading.a[2], reading.a[3]);
-      record[1] = make_float4(reading.rho, 0.f, 0.f, 0.f);
+    __syncwarp();  // `total` has been read
+    const float4 weights = make_float4(reading.a[0], reading.a[1], reading.a[2], reading.a[3]);
+    for (int to = q; to < ranks; to += 4) {  // a token's lanes share the blocks
+      float* const record = me.s.records[stage][g];
+      send4(weights, record, address(me.s.known[stage]), static_cast<unsigned>(to));
+      send4(make_float4(reading.rho, 0.f, 0.f, 0.f), record + 4, address(me.s.known[stage]), static_cast<unsigned>(to));
     }
-    hopper::fence_for_copies();
-    __syncwarp();
-    if (lane < ranks)
-      copy_to_rank(me.s.records[stage], me.s.sent[slot], sizeof me.s.sent[0], address(me.s.known[stage]),
-                   static_cast<unsigned>(lane));
 
     const float map_rho = reading.map_rho;
     float* const saved = p.saved + token * (kProducts + 4);

@@ -5,9 +5,8 @@
 //   ask    2 warps: a tile's rows and maps (cp.async), as far ahead as the ring is long
 //   mix    8 warps, 16 columns each: H' = A H + B ⊗ r, to memory and over H in the ring; the sums over the row
 //   send   1 warp: the block's sums to block (tile mod ranks)
-//   maps   1 warp, there: adds the blocks' sums up, makes a and ρ of them and sends those to all blocks; then, while
-//   the
-//          tile goes on, A' and B'
+//   maps   1 warp, there: adds the blocks' sums up, makes a and ρ of them and sends those to all blocks; then,
+//          while the tile goes on, A' and B'
 //   read   4 warps, 32 columns each: z = γ ρ Σ a_i H'_i from the ring; then the place is free again
 //
 // Why nothing is overwritten too early: a block's sums of tile i + S (S places in the ring) are sent after its `read`
@@ -45,7 +44,6 @@ struct Shared {
   float parts[kPlaces][kMixWarps][kTileTokens * kSums];  // sums over a warp's columns
   float arrived[2][kMostRanks][kTileTokens * kSums];     // over a block's, from all blocks
   float total[kTileTokens * kSums];                      // over the row
-  float sent[2][kTileTokens][kRecord];                   // records on their way
 };
 constexpr int kRing = (static_cast<int>(sizeof(Shared)) + 127) / 128 * 128;
 inline int bytes(int stages) { return kRing + stages * kStageBytes; }

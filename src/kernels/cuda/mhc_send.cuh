@@ -22,13 +22,5 @@ __device__ __forceinline__ void send4(const float4& v, float* to, uint32_t barri
                "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(hopper::address_in(barrier, rank))
                : "memory");
 }
-/// Bytes of shared memory, a multiple of 16, as both addresses are; after hopper::fence_for_copies by who wrote them.
-__device__ __forceinline__ void copy_to_rank(void* to, const void* from, unsigned bytes, uint32_t barrier,
-                                             unsigned rank) {
-  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   hopper::address_in(hopper::shared_address(to), rank)),
-               "r"(hopper::shared_address(from)), "r"(bytes), "r"(hopper::address_in(barrier, rank))
-               : "memory");
-}
 
 }  // namespace siamese::kernels

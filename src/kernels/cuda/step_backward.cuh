@@ -1,7 +1,8 @@
 // Backward pass of the stream step (formulas in stream_step.h). With t = γg, a norm's transpose is
 //   Nᵀg = ρ(t - x̂·mean(x̂t) [- mean(t), layer]),  dγ = Σ g·x̂,  dβ = Σ g
 // and the chain runs  g_z → (scale) → N_inᵀ → g_u → {N_xᵀ(g_X + g_u) | g_X + c1⊙g_u} = g_x̃,  N_yᵀ g_u + g_y' = g_y,
-// g_w = a·g_x̃ + g_y → (row scale) → N_rᵀ → (gate) → g_r. The gradient handed back for x is that of X₀.
+// g_w = a·g_x̃ + g_y → (row scale) → N_rᵀ → (gate) → g_r. The gradient handed back for x is that of X₀; joined, that
+// handed back for y is g_w.
 #pragma once
 
 #include "kernels/cuda/step_columns.cuh"
@@ -222,6 +223,11 @@ __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1) step_backward_ke
         if (layer) columns.add(kStepBiasIn, k, g);
       }
       Float8 to_y = widen(gy[k]);
+      if (two) {
+        const Float8 gX = widen(gx[k]);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) to_y.v[i] -= p.a_next * gX.v[i];
+      }
       if (reads_y) {
         Float8 part = gu;
         if (norm_y) {
@@ -231,7 +237,8 @@ __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1) step_backward_ke
         }
         add(to_y, part);
       }
-      if (there(k) && (!any || p.g_y != nullptr)) store8(static_cast<S*>(p.g_y) + where(k), to_y);
+      const bool wants_y = there(k) && (!any || p.g_y != nullptr);
+      if (wants_y && !(two && p.joined)) store8(static_cast<S*>(p.g_y) + where(k), to_y);
       if (two) {
         Float8 to_x = widen(gx[k]);
         if (norm_x) {
@@ -250,6 +257,7 @@ __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1) step_backward_ke
         if (there(k) && (!any || p.g_x != nullptr)) store8(static_cast<S*>(p.g_x) + where(k), to_x);
 #pragma unroll
         for (int i = 0; i < 8; ++i) to_y.v[i] += p.a * to_x.v[i];
+        if (wants_y && p.joined) store8(static_cast<S*>(p.g_y) + where(k), to_y);
       }
 #pragma unroll
       for (int i = 0; i < 8; ++i) to_y.v[i] = any ? row_scale * to_y.v[i] : to_y.v[i];
@@ -267,7 +275,7 @@ __global__ void __launch_bounds__(kStepThreads, V <= 4 ? 2 : 1) step_backward_ke
         columns.add(kSample + kStepGate, k, product(to_y, load8_if(there(k), static_cast<const Z*>(p.r) + where(k))));
         to_y = product(to_y, of_sample(p.gate, k, 1.f));
       }
-      if (there(k) && (any ? p.g_r != nullptr : two)) store8(static_cast<Z*>(p.g_r) + where(k), to_y);
+      if (there(k) && (any || two) && p.g_r != nullptr) store8(static_cast<Z*>(p.g_r) + where(k), to_y);
     }
     if (!norm_r) continue;
     sums.mean(of_r);

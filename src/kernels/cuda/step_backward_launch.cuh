@@ -58,7 +58,7 @@ cudaError_t step_backward_typed(const StepCuda& call, StepParts* parts, cudaStre
           const bool complete = call.y != nullptr && !call.skip_y && call.norm_y && !call.norm_r &&
                                 call.row_scale == nullptr && call.g_z != nullptr && call.g_y_out != nullptr &&
                                 call.g_y != nullptr && (!two || (call.g_x_out != nullptr && call.g_x != nullptr)) &&
-                                (call.g_r != nullptr) == two;
+                                (two ? call.g_r != nullptr || call.joined : call.g_r == nullptr);
           if (complete && !two && !call.norm_in)
             return launch(step_backward_kernel<S, Z, false, l, false, v, w, StepForm::whole>);
           // Two streams with all norms have registers for two vectors (at three the general kernel is faster: 284

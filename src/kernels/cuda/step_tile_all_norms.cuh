@@ -1,8 +1,8 @@
 // Backward pass of a tile with N_x, N_y and N_in: `siamese`. With t = γ_in g, û = ρ_in(u [- μ]):
 //   g_u = ρ_in(t - û·mean(ût) [- mean(t)]),  t_x = γ_x(g_X + g_u),  t_y = γ_y g_u
 //   g_x̃ = ρ_x(t_x - x̂·mean(x̂t_x) [- mean(t_x)]),  g_y = g_y' + ρ_y(t_y - ŷ·mean(ŷt_y) [- mean(t_y)])
-// and g_w = g_y + a·g_x̃; the column sums are as in step_backward.cuh. Without N_in its statistics are those of the
-// identity (ρ = 1, μ = 0), and g_u = t.
+// and g_w = g_y + a·g_x̃, in g_y's place where they are joined; the column sums are as in step_backward.cuh. Without
+// N_in its statistics are those of the identity (ρ = 1, μ = 0), and g_u = t.
 #pragma once
 
 #include "kernels/cuda/step_tile_columns.cuh"
@@ -17,7 +17,8 @@ __device__ __forceinline__ void backward_all_layer(const StepCuda& p, T& tile, c
   using B = Backward<Form::whole, true, sample>;
   constexpr int R = C::R, E = C::E;
   float x[R][E], y[R][E], u[R][E], g[R][E], to_x[R][E], v[2 * R], w[4 * R];
-  Words<E> gy[R], update[R];
+  float gy[R][E];
+  Words<E> update[R];
   float rho_x[R], rho_y[R], rho_in[R];
   {
     float ga[E], gb[E], gin[E], bias[E];
@@ -29,10 +30,11 @@ __device__ __forceinline__ void backward_all_layer(const StepCuda& p, T& tile, c
                   shift_in = -tile.number(5, r) * rho_in[r];
       widen(y[r], tile.get(B::kY, r));
       widen(g[r], tile.get(B::kGz, r));
-      gy[r] = tile.get(B::kGy, r);
+      widen(gy[r], tile.get(B::kGy, r));
       if constexpr (sample) update[r] = tile.get(B::kR, r);
       widen(x[r], tile.get(B::kX, r));
       widen(to_x[r], tile.get(B::kGx, r));
+      take_apart(gy[r], to_x[r], p.a_next);
       float ut = 0.f, ts = 0.f;
 #pragma unroll
       for (int i = 0; i < E; ++i) {
@@ -90,17 +92,14 @@ __device__ __forceinline__ void backward_all_layer(const StepCuda& p, T& tile, c
     const float of_x = rho_x[r] * inverse, of_y = rho_y[r] * inverse;
     const float sx = of_x * w[4 * r], level_x = of_x * w[4 * r + 1], sy = of_y * w[4 * r + 2],
                 level_y = of_y * w[4 * r + 3];
-    float out[E];
-    widen(out, gy[r]);
+    float(&out)[E] = gy[r];
 #pragma unroll
     for (int i = 0; i < E; ++i) {
       to_x[r][i] = rho_x[r] * to_x[r][i] - level_x - sx * x[r][i];
       out[i] += rho_y[r] * g[r][i] - level_y - sy * y[r][i];
     }
     tile.put(p.g_x, r, to_x[r]);
-    tile.put(p.g_y, r, out);
-#pragma unroll
-    for (int i = 0; i < E; ++i) out[i] += p.a * to_x[r][i];
+    put_joined<C>(p, tile, r, out, to_x[r]);
     put_update<B, sample, C>(p, tile, gains, r, out, update[r], sum);
   }
 }
@@ -113,7 +112,7 @@ __device__ __forceinline__ void backward_all_rms(const StepCuda& p, T& tile, con
   using B = Backward<Form::whole, false, false>;
   constexpr int R = C::R, E = C::E;
   float x[R][E], y[R][E], u[R][E], g[R][E], to_x[R][E], v[4 * R];
-  Words<E> gy[R];
+  float gy[R][E];
   float rho_x[R], rho_y[R], rho_in[R];
   float ga[E], gb[E], gin[E];
   gains.get(B::gain_a, ga), gains.get(B::gain_y, gb), gains.get(B::gain_in, gin);
@@ -122,9 +121,10 @@ __device__ __forceinline__ void backward_all_rms(const StepCuda& p, T& tile, con
     rho_x[r] = tile.number(0, r), rho_y[r] = tile.number(1, r), rho_in[r] = tile.number(2, r);
     widen(y[r], tile.get(B::kY, r));
     widen(g[r], tile.get(B::kGz, r));
-    gy[r] = tile.get(B::kGy, r);
+    widen(gy[r], tile.get(B::kGy, r));
     widen(x[r], tile.get(B::kX, r));
     widen(to_x[r], tile.get(B::kGx, r));
+    take_apart(gy[r], to_x[r], p.a_next);
     float ag = 0.f, at = 0.f, bt = 0.f, au = 0.f;
 #pragma unroll
     for (int i = 0; i < E; ++i) {
@@ -155,8 +155,7 @@ __device__ __forceinline__ void backward_all_rms(const StepCuda& p, T& tile, con
                 au = inverse * v[4 * r + 3];
     const float c = p.norm_in ? rho * rho * rho * (at + bt) : 0.f;  // g_u = ρt - c·u
     const float sx = rho_x[r] * (ag + rho * at - c * au), sy = rho_y[r] * (rho * bt - c * (square - au));
-    float out[E];
-    widen(out, gy[r]);
+    float(&out)[E] = gy[r];
 #pragma unroll
     for (int i = 0; i < E; ++i) {
       const float scaled = rho * g[r][i], gu = gin[i] * scaled - c * u[r][i], gX = to_x[r][i] + gu;
@@ -167,9 +166,7 @@ __device__ __forceinline__ void backward_all_rms(const StepCuda& p, T& tile, con
       out[i] += rho_y[r] * (gb[i] * gu) - sy * y[r][i];
     }
     tile.put(p.g_x, r, to_x[r]);
-    tile.put(p.g_y, r, out);
-#pragma unroll
-    for (int i = 0; i < E; ++i) out[i] += p.a * to_x[r][i];
+    put_joined<C>(p, tile, r, out, to_x[r]);
     put_update<B, false, C>(p, tile, gains, r, out, {}, sum);
   }
 }

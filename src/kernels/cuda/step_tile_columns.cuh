@@ -95,6 +95,23 @@ __device__ __forceinline__ void write_sample(float (&sum)[B::columns][C::E], flo
   }
 }
 
+/// g_y' out of what came with a_next·g_X added.
+template <int E>
+__device__ __forceinline__ void take_apart(float (&g)[E], const float (&g_x)[E], float a_next) {
+#pragma unroll
+  for (int i = 0; i < E; ++i) g[i] -= a_next * g_x[i];
+}
+
+/// g_y becomes g_w = g_y + a·g_x̃; whichever of the two is wanted goes to memory.
+template <class C, class T>
+__device__ __forceinline__ void put_joined(const StepCuda& p, const T& tile, int r, float (&g)[C::E],
+                                           const float (&g_x)[C::E]) {
+  if (!p.joined) tile.put(p.g_y, r, g);
+#pragma unroll
+  for (int i = 0; i < C::E; ++i) g[i] += p.a * g_x[i];
+  if (p.joined) tile.put(p.g_y, r, g);
+}
+
 /// From g_w, in fp32, to the gradient of r: times row scale and gate, whose sum is taken here.
 template <class B, bool sample, class C, class T, class G>
 __device__ __forceinline__ void put_update(const StepCuda& p, const T& tile, const G& gains, int r, float (&g)[C::E],

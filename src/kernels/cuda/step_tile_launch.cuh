@@ -42,6 +42,17 @@ inline int parts_of_sample(int64_t samples, int64_t tiles, int groups, int proce
   return best;
 }
 
+/// SIAMESE_TILE_GROUPS=1 has blocks of one group: compute-sanitizer's racecheck takes a barrier among a part of a
+/// block's threads for one among all of them.
+inline int most_groups() {
+  static const int most = [] {
+    const char* given = std::getenv("SIAMESE_TILE_GROUPS");
+    const int n = given != nullptr ? std::atoi(given) : 0;
+    return n > 0 ? n : 32;
+  }();
+  return most;
+}
+
 /// As many rows at once as this device's shared memory has room for; false where there is no shape.
 template <class C>
 bool shape_for(const Needs& needs, const StepCuda& call, Shape* out) {
@@ -58,6 +69,7 @@ bool shape_for(const Needs& needs, const StepCuda& call, Shape* out) {
   const int d = static_cast<int>(call.d), named_barriers = 15;
   out->threads = static_cast<int>(threads), out->blocks = static_cast<int>(tiles < processors ? tiles : processors);
   out->groups = C::threads / out->threads;
+  if (out->groups > most_groups()) out->groups = most_groups();
   if (!C::warp && out->groups > named_barriers) out->groups = named_barriers;
   if (by_sample(call) && out->groups > of_sample) out->groups = static_cast<int>(of_sample);
   for (; out->groups > 0; --out->groups)

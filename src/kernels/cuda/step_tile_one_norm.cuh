@@ -1,5 +1,5 @@
 // Backward pass of a tile with N_y alone: `pre`, and the attention of `siamese_hybrid` (c1). With t = γ_y g:
-//   g_y = g_y' + ρ(t - ŷ·mean(ŷt) [- mean(t)]),  g_x̃ = g_X + c1⊙g,  g_w = g_y + a·g_x̃
+//   g_y = g_y' + ρ(t - ŷ·mean(ŷt) [- mean(t)]),  g_x̃ = g_X + c1⊙g,  g_w = g_y + a·g_x̃ (joined: in g_y's place)
 //   z = c1⊙x̃ + γ_y ŷ [+ β_y],  dγ_y = Σ g ŷ,  dβ_y = Σ g,  dc1 = Σ g x̃
 #pragma once
 
@@ -76,10 +76,10 @@ __device__ __forceinline__ void backward_one_norm(const StepCuda& p, T& tile, co
 #pragma unroll
     for (int i = 0; i < E; ++i)
       out[i] += layer ? rho[r] * t[r][i] - level - s * y[r][i] : rho[r] * t[r][i] - s * y[r][i];
-    tile.put(p.g_y, r, out);
     if constexpr (two) {
-#pragma unroll
-      for (int i = 0; i < E; ++i) out[i] += p.a * x[r][i];
+      put_joined<C>(p, tile, r, out, x[r]);
+    } else {
+      tile.put(p.g_y, r, out);
     }
     put_update<B, sample, C>(p, tile, gains, r, out, update[r], sum);
   }

@@ -40,6 +40,10 @@ struct StepCuda {
   bool skip_y = false;                       // z does not read y
   bool affine_y = false, affine_in = false;  // the caller's own γ or β on N_y, N_in
   float eps = 0, a = 1;
+  // backward: g_y_out comes with a_next·g_x_out added; joined: g_y goes with a·g_x added. In that form y's gradient is
+  // r's too where nothing lies on r.
+  float a_next = 0;
+  bool joined = false;
   const void *x = nullptr, *y = nullptr, *r = nullptr;  // [rows, d]
   const float* stats_before = nullptr;                  // of x where its norm is pending: [6, rows], rows 0, 3
   // Vectors [d]. A norm that is on has a gain, and under LayerNorm a bias; RMSNorm has none.

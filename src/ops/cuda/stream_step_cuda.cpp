@@ -93,6 +93,7 @@ StepCuda arguments(StepCall& call, const Layout& layout) {
   p.norm_in = call.on(kNormIn), p.skip_y = call.on(kSkipY);
   p.affine_y = call.has(kGainY) || call.has(kBiasY), p.affine_in = call.has(kGainIn) || call.has(kBiasIn);
   p.eps = static_cast<float>(call.eps), p.a = static_cast<float>(call.a);
+  p.a_next = static_cast<float>(call.a_next), p.joined = call.on(kJoined);
   p.x = pointer(call[kX]), p.y = pointer(call[kY]), p.r = pointer(call[kR]);
   p.gain_a = pointer(call[call.has(kX) ? kGainX : kGainR]), p.bias_a = pointer(call[call.has(kX) ? kBiasX : kBiasR]);
   p.gain_y = pointer(call[kGainY]), p.bias_y = pointer(call[kBiasY]), p.gain_in = pointer(call[kGainIn]);
