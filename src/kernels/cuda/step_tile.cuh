@@ -32,13 +32,15 @@ struct Plan {
 
 struct Place {
   int thread, group, threads, groups, lane, warp, warps;
-  __device__ Place()
+  /// `fixed`: threads of a row where they are known. What is one number in a warp is taken from one lane: the compiler
+  /// then keeps it, and what follows from it, once a warp.
+  __device__ explicit Place(int fixed = 0)
       : thread(static_cast<int>(threadIdx.x)),
-        group(static_cast<int>(threadIdx.y)),
-        threads(static_cast<int>(blockDim.x)),
+        group(__shfl_sync(0xffffffffU, static_cast<int>(threadIdx.y), 0)),
+        threads(fixed > 0 ? fixed : static_cast<int>(blockDim.x)),
         groups(static_cast<int>(blockDim.y)),
         lane(thread % 32),
-        warp(thread / 32),
+        warp(fixed == 32 ? 0 : __shfl_sync(0xffffffffU, thread / 32, 0)),
         warps(threads / 32) {}
 };
 

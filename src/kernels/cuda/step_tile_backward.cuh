@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(C::threads, 1) backward_kernel(StepCuda p, Pla
   constexpr int kFirst = B::whole ? 0 : 1, kApart = B::whole ? 1 : 3;  // statistics read: all, or those of y
   extern __shared__ __align__(128) char tile_memory[];
   char* memory = tile_memory;
-  const Place at;
+  const Place at(C::warp ? 32 : 0);
   const int d = at.threads * C::E;
   const Layout lie(B::needs(), d, at.threads, at.groups, plan.stages, C::R);
   const void* const both[] = {p.y, p.g_z, p.g_y_out, p.x, p.g_x_out, p.r};  // in the order of Backward::Input

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
   constexpr int R = C::R, E = C::E;
   extern __shared__ __align__(128) char tile_memory[];
   char* memory = tile_memory;
-  const Place at;
+  const Place at(C::warp ? 32 : 0);
   const int d = at.threads * E;
   const Layout lie(F::needs(), d, at.threads, at.groups, plan.stages, R);
   const void* const from[] = {p.y, p.r, p.x};  // in the order of Forward::Input
@@ -186,16 +186,21 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
       }
     }
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-      tile.put(p.z, r, y[r]);
-      if (at.thread == 0) {
-        float* s = p.stats + tile.row() + r;
-        s[0] = whole ? streams.rho[R + r] : 1.f, s[p.rows] = streams.rho[r], s[2 * p.rows] = whole ? in.rho[r] : 1.f;
-        if (layer) {
-          s[3 * p.rows] = whole ? streams.mean[R + r] : 0.f, s[4 * p.rows] = streams.mean[r];
-          s[5 * p.rows] = whole ? in.mean[r] : 0.f;
-        }
+    for (int r = 0; r < R; ++r) tile.put(p.z, r, y[r]);
+    if (at.warp == 0) {  // lane 8r + k: statistic k of row r
+      static_assert(8 * R <= 32);
+      constexpr int kinds = layer ? 6 : 3;
+      float mine = 0.f;
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const float all[6] = {whole ? streams.rho[R + r] : 1.f,  streams.rho[r],  whole ? in.rho[r] : 1.f,
+                              whole ? streams.mean[R + r] : 0.f, streams.mean[r], whole ? in.mean[r] : 0.f};
+#pragma unroll
+        for (int k = 0; k < kinds; ++k)
+          if (at.lane == 8 * r + k) mine = all[k];
       }
+      const int k = at.lane % 8, r = at.lane / 8;
+      if (k < kinds && r < R) p.stats[k * p.rows + tile.row() + r] = mine;
     }
   }
 #endif
