@@ -44,10 +44,11 @@ void expect_near(double got, double want, double noise, const char* what) {
 }
 
 struct Size {
-  int d, rows, groups, stages;
+  int d, rows, groups, stages, samples = 1;
 };
 
-template <Form form, bool layer, class C>
+/// `adaln`: gate, scale and shift of a sample; the last norm has no gain of its own.
+template <Form form, bool layer, class C, bool adaln = false>
 class Case {
  public:
   static constexpr bool two = form != Form::pre, whole = form == Form::whole;
@@ -62,6 +63,10 @@ class Case {
     call_.gain_a = gain_a_.data(), call_.gain_y = gain_y_.data(), call_.gain_in = gain_in_.data();
     call_.c1 = gain_a_.data(), call_.stats = stats_.data();
     if (layer) call_.bias_a = bias_a_.data(), call_.bias_y = bias_y_.data(), call_.bias_in = bias_in_.data();
+    if (!adaln) return;
+    call_.gate = gate_.data(), call_.scale = scale_.data(), call_.shift = shift_.data();
+    call_.samples = size.samples, call_.sample_stride = size.d;
+    (whole ? call_.gain_in : call_.gain_y) = (whole ? call_.bias_in : call_.bias_y) = nullptr;
   }
 
   void check() {
@@ -77,7 +82,7 @@ class Case {
     const unsigned threads = static_cast<unsigned>(size_.d / Config::E), groups = static_cast<unsigned>(size_.groups);
     const Layout lie(needs, size_.d, static_cast<int>(threads), size_.groups, size_.stages, Config::R);
     Plan plan;
-    plan.stages = size_.stages;
+    plan.stages = size_.stages, plan.parts = 1, plan.tiles = size_.rows / size_.samples / Config::R;
     emulator::launch(kBlocks, {threads, groups, 1}, static_cast<size_t>(lie.bytes), [&] { kernel(plan); });
   }
 
@@ -98,17 +103,19 @@ class Case {
       p.x = x_.data(), p.x_raw = x_tilde_.data(), p.stats_before = before_.data();
       p.gain_before = gain_before_.data(), p.bias_before = layer ? bias_before_.data() : nullptr;
     }
-    launch<Config>(Forward<form, layer, false>::needs(),
-                   [&](const Plan& plan) { forward_kernel<form, layer, false, Config>(p, plan); });
+    launch<Config>(Forward<form, layer, adaln>::needs(),
+                   [&](const Plan& plan) { forward_kernel<form, layer, adaln, Config>(p, plan); });
   }
   void backward() {
     StepCuda p = call_;
     p.y = y_new_.data(), p.g_z = g_z_in_.data(), p.g_y_out = g_y_in_.data(), p.g_y = g_y_.data();
     p.z_again = z_again_.data(), p.partial = partial_.data(), p.joined = joined_;
-    if (two) p.x = x_tilde_.data(), p.g_x_out = g_x_in_.data(), p.g_x = g_x_.data(), p.g_r = g_r_.data();
-    if (joined_) p.g_r = nullptr, p.a_next = whole ? kNext : 0.f;
-    launch<C>(Backward<form, layer, false>::needs(),
-              [&](const Plan& plan) { backward_kernel<form, layer, false, C>(p, plan); });
+    if (two) p.x = x_tilde_.data(), p.g_x_out = g_x_in_.data(), p.g_x = g_x_.data();
+    if (joined_) p.a_next = whole ? kNext : 0.f;
+    if (adaln) p.r = r_.data();
+    if (adaln || (two && !joined_)) p.g_r = g_r_.data();
+    launch<C>(Backward<form, layer, adaln>::needs(),
+              [&](const Plan& plan) { backward_kernel<form, layer, adaln, C>(p, plan); });
   }
 
   /// Everything that has a row; returns the column sums of the reference.
@@ -116,12 +123,12 @@ class Case {
     StreamStep<double, double> p;
     const auto y = y_new_.exact(), x = x_tilde_.exact(), ga = gain_a_.exact(), gy = gain_y_.exact(),
                gin = gain_in_.exact();
-    const auto ba = bias_a_.exact(), by = bias_y_.exact(), bin = bias_in_.exact(), g_z = g_z_in_.exact(),
-               g_x = g_x_in_.exact();
-    std::vector<double> to_y = g_y_in_.exact(), z(n_), x_out(n_), got_x(n_), got_y(n_), scratch(8 * d_),
-                        columns(kColumns * d_);
+    const auto ba = bias_a_.exact(), by = bias_y_.exact(), bin = bias_in_.exact(), g_x = g_x_in_.exact();
+    std::vector<double> g_z = g_z_in_.exact(), to_y = g_y_in_.exact(), z(n_), x_out(n_), got_x(n_), got_y(n_),
+                        scratch(8 * d_), columns(kColumns * d_);
     if (joined_ && whole)
       for (size_t i = 0; i < n_; ++i) to_y[i] -= kNext * g_x[i];
+    for (size_t i = 0; i < n_; ++i) g_z[i] *= 1 + of_sample(scale_, i);
     p.d = size_.d, p.layer = layer, p.norm_x = whole, p.norm_y = true, p.norm_in = whole, p.eps = call_.eps, p.a = kA;
     p.y = y.data(), p.gain_y = gy.data(), p.z = z.data(), p.g_z = g_z.data(), p.g_y_out = to_y.data(),
     p.g_y = got_y.data();
@@ -131,35 +138,48 @@ class Case {
       p.gain_x = ga.data(), p.gain_in = gin.data(), p.bias_x = layer ? ba.data() : nullptr,
       p.bias_in = layer ? bin.data() : nullptr;
     if (two && !whole) p.c1 = ga.data();
+    if (adaln) (whole ? p.gain_in : p.gain_y) = (whole ? p.bias_in : p.bias_y) = nullptr;
     stream_step_forward(p, 0, size_.rows, scratch.data());
     stream_step_backward(p, 0, size_.rows, scratch.data(), columns.data());
     for (size_t i = 0; i < n_ && !::testing::Test::HasFatalFailure(); ++i) {
       const size_t c = i % d_;
+      const double gate = adaln ? of_sample(gate_, i) : 1, w = gate * r_[i],
+                   modulated = z[i] * (1 + of_sample(scale_, i)) + of_sample(shift_, i);
       const double x0 =
           layer ? (x_[i] - kMean) * kRho * gain_before_[c] + bias_before_[c] : x_[i] * kRho * gain_before_[c];
-      expect_near(y_new_[i], y_[i] + r_[i], 1e-6, "y'");
-      if (two) expect_near(x_tilde_[i], x0 + kA * r_[i], 1e-6, "x~");
-      expect_near(z_[i], z[i], 2e-5, "z");
-      expect_near(z_again_[i], z[i], 2e-5, "z again");
+      expect_near(y_new_[i], y_[i] + w, 1e-6, "y'");
+      if (two) expect_near(x_tilde_[i], x0 + kA * w, 1e-6, "x~");
+      expect_near(z_[i], modulated, 2e-5, "z");
+      expect_near(z_again_[i], modulated, 2e-5, "z again");
       const double to_r = got_y[i] + kA * got_x[i];
       expect_near(g_y_[i], joined_ ? to_r : got_y[i], 5e-5, "gradient of y");
       if (two) expect_near(g_x_[i], got_x[i], 5e-5, "gradient of x");
-      if (two && !joined_) expect_near(g_r_[i], to_r, 1e-4, "gradient of r");
+      if (adaln || (two && !joined_)) expect_near(g_r_[i], gate * to_r, 1e-4, "gradient of r");
+      if (!adaln) continue;
+      double* const sums = &by_sample_[sample_of(i) * 3 * d_ + c];
+      sums[kStepScale * d_] += g_z_in_[i] * z[i], sums[kStepShift * d_] += g_z_in_[i],
+          sums[kStepGate * d_] += to_r * r_[i];
     }
     return columns;
   }
+  size_t sample_of(size_t i) const { return i / (n_ / static_cast<size_t>(size_.samples)); }
+  /// What belongs to value i of all rows; 0 without adaLN.
+  double of_sample(const Rows& of, size_t i) const { return adaln ? of[sample_of(i) * d_ + i % d_] : 0; }
 
   void compare_columns(const std::vector<double>& want) {
-    using B = Backward<form, layer, false>;
+    using B = Backward<form, layer, adaln>;
     constexpr int kOf[] = {whole ? kGainX : kC1, kGainY, kGainIn, kBiasX, kBiasY, kBiasIn};  // by StepColumn
     for (int c = 0; c < B::columns; ++c)
-      for (size_t i = 0; i < d_ && !::testing::Test::HasFatalFailure(); ++i) {
+      for (size_t i = 0; B::column(c) >= 0 && i < d_ && !::testing::Test::HasFatalFailure(); ++i) {
         double sum = 0;
         for (unsigned b = 0; b < kBlocks; ++b)
           sum += partial_[(b * (layer ? 6U : 3U) + static_cast<size_t>(B::column(c))) * d_ + i];
         const double exact = want[static_cast<size_t>(kOf[B::column(c)]) * d_ + i];
         ASSERT_NEAR(sum, exact, 1e-4 * (1 + std::abs(exact))) << "column sum " << c << " of column " << i;
       }
+    for (size_t i = 0; adaln && i < by_sample_.size() && !::testing::Test::HasFatalFailure(); ++i)
+      ASSERT_NEAR(partial_[kBlocks * 6 * d_ + i], by_sample_[i], 1e-4 * (1 + std::abs(by_sample_[i])))
+          << "sum " << i / d_ % 3 << " of sample " << i / d_ / 3;
   }
 
   Size size_;
@@ -174,7 +194,11 @@ class Case {
   Rows bias_a_{d_, random_, 0.f, 0.3f}, bias_y_{d_, random_, 0.f, 0.3f}, bias_in_{d_, random_, 0.f, 0.3f};
   Rows x_tilde_{n_}, y_new_{n_}, z_{n_}, z_again_{n_}, g_x_{n_}, g_y_{n_}, g_r_{n_};
   std::vector<float> stats_ = std::vector<float>(6 * static_cast<size_t>(size_.rows));
-  std::vector<float> partial_ = std::vector<float>(kBlocks * 6 * d_, NAN);
+  size_t vectors_ = static_cast<size_t>(size_.samples) * d_;
+  Rows gate_{vectors_, random_, 0.2f, 0.5f}, scale_{vectors_, random_, 0.1f, 0.5f},
+      shift_{vectors_, random_, 0.f, 0.5f};
+  std::vector<double> by_sample_ = std::vector<double>(3 * vectors_);
+  std::vector<float> partial_ = std::vector<float>(kBlocks * 6 * d_ + 3 * vectors_, NAN);
   std::vector<float> before_ = [this] {
     const size_t rows = static_cast<size_t>(size_.rows);
     std::vector<float> v(6 * rows, kRho);
@@ -183,13 +207,13 @@ class Case {
   }();
 };
 
-template <Form form, bool layer, class C>
+template <Form form, bool layer, class C, bool adaln = false>
 void check(const Size& size) {
   for (const bool joined : {false, true}) {
     SCOPED_TRACE(::testing::Message() << "form " << static_cast<int>(form) << (layer ? ", layer, " : ", rms, ")
                                       << size.rows << " rows of " << size.d << ", " << size.groups << " groups, E "
                                       << C::E << ", R " << C::R << (joined ? ", joined" : ""));
-    Case<form, layer, C>(size, joined).check();
+    Case<form, layer, C, adaln>(size, joined).check();
   }
 }
 
@@ -206,9 +230,20 @@ void check_all() {
   check<form, false, Config<8, 1, 1, false, 512, 2>>({2048, 9, 2, 2});
 }
 
+/// Samples of fewer tiles than groups, and of more; more samples than blocks.
+template <Form form>
+void check_samples() {
+  check<form, true, Config<4, 1, 2, true, 384, 2>, true>({384, 18, 2, 2, 3});
+  check<form, true, Config<4, 3, 2, false, 512, 2, true>, true>({384, 56, 3, 2, 4});
+  check<form, true, Config<8, 1, 1, false, 384, 2>, true>({768, 35, 3, 2, 5});
+  check<form, true, Config<8, 3, 1, false, 512, 2, true>, true>({768, 9, 3, 2, 3});
+}
+
 TEST(EmulatedStepTiles, Pre) { check_all<Form::pre>(); }
 TEST(EmulatedStepTiles, Siamese) { check_all<Form::whole>(); }
 TEST(EmulatedStepTiles, Hybrid) { check_all<Form::mixed>(); }
+TEST(EmulatedStepTiles, PreWithSamples) { check_samples<Form::pre>(); }
+TEST(EmulatedStepTiles, SiameseWithSamples) { check_samples<Form::whole>(); }
 
 }  // namespace
 }  // namespace siamese::kernels
