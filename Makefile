@@ -45,7 +45,7 @@ bench: ## time the training step against PyTorch and each operator (fetches PyTo
 	@bench/run
 
 FUZZ_SECONDS ?= 600
-fuzz: ## fuzz the safetensors and recipe readers, FUZZ_SECONDS each (600)
+fuzz: ## fuzz the readers of safetensors, recipes, pictures, IDX and CIFAR-10 files, FUZZ_SECONDS each (600)
 	@scripts/setup fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
 

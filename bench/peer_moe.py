@@ -40,10 +40,11 @@ class Block(torch.nn.Module):
 
     @torch.compiler.disable
     def mixture(self, x, weights, chosen):
+        # Unbound, not indexed: the gradient of an index is as large as all experts.
         out = torch.zeros_like(x)
-        for e in range(self.experts):
+        for e, (w1, w2) in enumerate(zip(self.w1.unbind(0), self.w2.unbind(0))):
             token, slot = torch.where(chosen == e)
-            out = out.index_add(0, token, expert(x, token, weights[token, slot], self.w1[e], self.w2[e]))
+            out.index_add_(0, token, expert(x, token, weights[token, slot], w1, w2))
         return out
 
     def attention(self, x):

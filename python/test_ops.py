@@ -232,6 +232,19 @@ class Opcheck(unittest.TestCase):
                     g = torch.randn_like(plain[0]).split((4, 2, 2), 2)
                     self.check(torch.ops.siamese.qkv_rope_backward.default, (*g, *plain, flags, 1e-5))
 
+    def test_experts(self):
+        for device, dtype in zip(DEVICES, (torch.float32, torch.bfloat16)):
+            make = lambda *size: torch.randn(size, device=device, dtype=dtype)
+            chosen, weights = torch.rand(37, 6, device=device).topk(2).indices, torch.rand(37, 2, device=device)
+            for capacity in (0, 5):  # 37 tokens, each with 2 of 6 experts
+                token, slot, place, *_ = torch.ops.siamese.expert_sort(chosen, 6, capacity)
+                p, u, ys = (make(len(slot), width) for width in (32, 16, 24))
+                calls = dict(expert_sort=(chosen, 6, capacity), gather_rows=(make(37, 24), token), gather_sum=(ys, place, 2),
+                             weighted_swiglu=(p, weights, slot), weighted_swiglu_backward=(p, u, weights, slot))
+                for name, args in calls.items():  # no autograd of their own: the mixture's node calls them both ways
+                    op = getattr(torch.ops.siamese, name).default
+                    torch.library.opcheck(op, args, test_utils=("test_schema", "test_faketensor"))
+
     def test_compile(self):
         """torch.compile keeps the operator whole and takes its gradient."""
         for device in DEVICES:

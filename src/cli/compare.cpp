@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 
 #include "cli/common.h"
+#include "cli/report_parts.h"
 #include "data/source.h"
 #include "models/generate.h"
 #include "report/report.h"
@@ -63,17 +63,6 @@ Row train_one(const Options& o, const std::string& scheme, at::Device device) {
 
 std::string percent(double share) { return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100 * share); }
 
-/// A column or a note that says nothing for any run is left out.
-Table without_empty_columns(Table table) {
-  for (size_t column = table[0].size(); column-- > 0;) {
-    const bool empty = std::all_of(table.begin() + 1, table.end(),
-                                   [&](const auto& row) { return row[column].empty() || row[column] == "-"; });
-    if (!empty) continue;
-    for (auto& row : table) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
-  }
-  return table;
-}
-
 Table summary(const std::vector<Row>& rows) {
   Table table = {{"scheme", "validation loss", "accuracy", "exact match", "largest gradient norm",
                   (rows.empty() ? "token" : rows[0].result.unit) + "s/s", "note"}};
@@ -85,16 +74,6 @@ Table summary(const std::vector<Row>& rows) {
                      ok ? "" : r.trouble.substr(0, r.trouble.find(';'))});
   }
   return without_empty_columns(table);
-}
-
-/// The newest grid of samples in a run folder, if there is one.
-void add_last_picture(Report& report, const std::string& folder, const std::string& label) {
-  std::string last;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("samples-") && name.ends_with(".png")) last = std::max(last, entry.path().string());
-  }
-  if (!last.empty()) report.pictures.emplace_back(label, read_file(last));
 }
 
 /// The beginning of a validation window, up to the end of its third word or so: something to continue.
@@ -178,7 +157,7 @@ void run(const Options& o) {
   report.summary = summary(rows);
   for (const Row& r : rows) report.runs.push_back(r.curves);
   fmt::print("\n{}\n", render_text(report.summary));
-  for (const Row& r : rows) add_last_picture(report, r.folder, r.scheme);
+  for (const Row& r : rows) add_sample_grids(report, r.folder, r.scheme);
   if (best != nullptr && recipe.model.family == "lm") {
     const std::string samples = write_samples(*best, o, device);
     fmt::print("written by {}:\n{}\n", best->scheme, samples);
@@ -188,33 +167,6 @@ void run(const Options& o) {
   const std::string path = o.out + "/report.html";
   write_file_atomic(path, render_html(report));
   fmt::print("report  {}\n", path);
-}
-
-void make_report(const std::vector<std::string>& folders, const std::string& path) {
-  Report report;
-  report.title = "Runs";
-  report.summary = {
-      {"run", "steps", "training loss", "validation loss", "largest gradient norm", "tokens/s", "images/s"}};
-  for (const std::string& folder : folders) {
-    const std::string label = std::filesystem::path(folder).lexically_normal().filename().string();
-    RunCurves c = read_run(folder, label.empty() ? folder : label);
-    auto last = [](const auto& curve) {
-      return curve.empty() ? std::string("-") : fmt::format("{:.4f}", curve.back().second);
-    };
-    double largest = 0;
-    for (const auto& [step, norm] : c.grad_norm) largest = std::max(largest, norm);
-    auto speed = [](const auto& curve) {
-      return curve.empty() ? std::string("-") : fmt::format("{:.0f}", curve.back().second);
-    };
-    report.summary.push_back({c.label, c.loss.empty() ? "0" : fmt::format("{:.0f}", c.loss.back().first), last(c.loss),
-                              last(c.validation_loss), fmt::format("{:.2f}", largest), speed(c.tokens_per_s),
-                              speed(c.images_per_s)});
-    add_last_picture(report, folder, c.label);
-    report.runs.push_back(std::move(c));
-  }
-  report.summary = without_empty_columns(report.summary);
-  write_file_atomic(path, render_html(report));
-  fmt::print("{}\nreport  {}\n", render_text(report.summary), path);
 }
 
 }  // namespace
@@ -231,19 +183,6 @@ void add_compare(CLI::App& app) {
   o->add_to(sub);
   sub->footer("Example:\n  siamese compare lm-tiny --schemes pre,siamese --set train.lr=4e-3 --out runs/lr");
   sub->callback([o] { run(*o); });
-}
-
-void add_report(CLI::App& app) {
-  struct ReportOptions {
-    std::vector<std::string> folders;
-    std::string out = "report.html";
-  };
-  auto o = std::make_shared<ReportOptions>();
-  CLI::App* sub = app.add_subcommand("report", "One HTML page from the metrics of one or more runs");
-  sub->add_option("runs", o->folders, "run folders")->required();
-  sub->add_option("-o,--out", o->out, "the page to write")->capture_default_str();
-  sub->footer("Example:\n  siamese report runs/a runs/b -o report.html");
-  sub->callback([o] { make_report(o->folders, o->out); });
 }
 
 }  // namespace siamese::cli

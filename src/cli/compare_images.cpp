@@ -2,9 +2,12 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "cli/common.h"
+#include "images/validation_batch.h"
 #include "io/safetensors.h"
 #include "nn/tensor_io.h"
 #include "train/image_distance.h"
@@ -21,16 +24,45 @@ struct Options : RunOptions {
   bool json = false;
 };
 
-/// What a classifier's heads see of every picture of a folder.
-at::Tensor features_of(const DeiT& model, const Recipe& recipe, const ImageSet& set, const Options& o) {
-  const at::NoGradGuard no_grad;
-  const int64_t all = set.size();
-  std::vector<at::Tensor> found;
-  for (int64_t i = 0; i < all; i += o.batch) {
-    const at::Tensor x = evaluation_batch(set, recipe, i, std::min(o.batch, all - i), model.params().device()).images;
-    found.push_back(model.features(x, {}).flatten(1).to(at::kDouble));
+/// A folder's pictures as a classifier's heads see them.
+struct Seen {
+  at::Tensor features;
+  std::string size;  // of the pictures, "32 × 32"; "" where they differ
+  std::shared_ptr<UnreadPictures> unread = std::make_shared<UnreadPictures>();
+};
+
+/// Of a few, evenly spread: nothing but the pictures says how large they are.
+std::string size_of_pictures(const ImageSet& set) {
+  constexpr int64_t kProbes = 8;
+  std::string size;
+  for (int64_t i = 0, probes = std::min(kProbes, set.size()); i < probes; ++i) {
+    try {
+      const Image image = set.load(i * set.size() / probes);
+      const std::string found = fmt::format("{} × {}", image.width, image.height);
+      if (!size.empty() && found != size) return "";
+      size = found;
+    } catch (const Error&) {
+      // For the reading of all of them to say or to leave out.
+    }
   }
-  return at::cat(found);
+  return size;
+}
+
+Seen see(const LoadedImageModel<DeiT>& judge, const std::string& folder, const Options& o) {
+  const at::NoGradGuard no_grad;
+  Seen seen;
+  const std::shared_ptr<const ImageSet> all = spread_over(make_folder_set(folder), o.limit);
+  seen.size = size_of_pictures(*all);
+  const std::shared_ptr<const ImageSet> set = watched(all, seen.unread);
+  std::vector<at::Tensor> found;
+  for (int64_t i = 0; i < set->size(); i += o.batch) {
+    const int64_t n = std::min(o.batch, set->size() - i);
+    const at::Tensor x = evaluation_batch(*set, judge.recipe, i, n, judge.model->params().device()).images;
+    if (x.size(0) > 0) found.push_back(judge.model->features(x, {}).flatten(1).to(at::kDouble));
+  }
+  if (found.empty()) fail("none of the {} pictures of {} can be read", set->size(), folder);
+  seen.features = at::cat(found);
+  return seen;
 }
 
 at::Tensor features_in(const SafetensorsFile& file, const std::string& name) {
@@ -39,34 +71,57 @@ at::Tensor features_in(const SafetensorsFile& file, const std::string& name) {
   return t;
 }
 
+/// Both by the same classifier, which sees all pictures in its own size.
+std::pair<Seen, Seen> see_both(const LoadedImageModel<DeiT>& judge, const Options& o) {
+  std::pair<Seen, Seen> both = {see(judge, o.a, o), see(judge, o.b, o)};
+  const auto& [a, b] = both;
+  // Not on stdout, which may be JSON.
+  if (!a.size.empty() && !b.size.empty() && a.size != b.size)
+    fmt::print(stderr, "note: pictures of {} are {}, those of {} {}: resizing to {}² changes them differently\n", o.a,
+               a.size, o.b, b.size, judge.recipe.model.image_size);
+  for (const auto& [seen, folder] : {std::pair(&a, &o.a), std::pair(&b, &o.b)})
+    if (const std::string text = seen->unread->describe(); !text.empty()) fmt::print(stderr, "{}: {}\n", *folder, text);
+  return both;
+}
+
 void run(const Options& o) {
-  at::Tensor a, b;
+  Seen a, b;
   std::string by;
   const at::Device device = o.apply();
   if (std::filesystem::is_directory(o.features)) {
-    const LoadedImageModel<DeiT> loaded = load_deit(o.features, device);
-    by = fmt::format("{} (step {}{})", loaded.checkpoint, loaded.step, loaded.averaged ? ", averaged weights" : "");
-    a = features_of(*loaded.model, loaded.recipe, *spread_over(make_folder_set(o.a), o.limit), o);
-    b = features_of(*loaded.model, loaded.recipe, *spread_over(make_folder_set(o.b), o.limit), o);
+    const LoadedImageModel<DeiT> judge = load_deit(o.features, device);
+    by = fmt::format("{} (step {}{})", judge.checkpoint, judge.step, judge.averaged ? ", averaged weights" : "");
+    std::tie(a, b) = see_both(judge, o);
   } else {
     const SafetensorsFile file(o.features);
     by = o.features;
-    a = features_in(file, o.a);
-    b = features_in(file, o.b);
+    a.features = features_in(file, o.a);
+    b.features = features_in(file, o.b);
   }
-  const SetDistance d = distance_between(a.to(device), b.to(device), o.distance);
+  const int64_t na = a.features.size(0), nb = b.features.size(0), width = a.features.size(1);
+  if (width != b.features.size(1))
+    fail("{}: '{}' is [{}, {}], '{}' [{}, {}]: both must be as wide", o.features, o.a, na, width, o.b, nb,
+         b.features.size(1));
+  SetDistance d = distance_between(a.features.to(device), b.features.to(device), o.distance);
+  d.frechet = std::max(0.0, d.frechet);  // sets that are the same may come out below, by rounding
+  // Subsets that are the whole sets do not differ.
+  const bool spread = std::max(na, nb) > o.distance.subset_size;
   if (o.json) {
     fmt::print(
-        "{{\"a\": {}, \"b\": {}, \"dimensions\": {}, \"frechet\": {:.6g}, \"kid\": {:.6g}, \"kid_deviation\": {:.6g}, "
-        "\"precision\": {:.4f}, \"recall\": {:.4f}}}\n",
-        a.size(0), b.size(0), a.size(1), d.frechet, d.kid, d.kid_deviation, d.precision, d.recall);
+        "{{\"a\": {}, \"b\": {}, \"unreadable_a\": {}, \"unreadable_b\": {}, \"dimensions\": {}, \"frechet\": {:.6g}, "
+        "\"kid\": {:.6g}, \"kid_deviation\": {}, \"precision\": {:.4f}, \"recall\": {:.4f}}}\n",
+        na, nb, a.unread->count(), b.unread->count(), width, d.frechet, d.kid,
+        spread ? fmt::format("{:.6g}", d.kid_deviation) : "null", d.precision, d.recall);
     return;
   }
-  fmt::print("{} pictures in {} against {} in {}, {} features of {}\n", a.size(0), o.a, b.size(0), o.b, a.size(1), by);
-  fmt::print(
-      "frechet    {:.4f}\nkid        {:.6f} ± {:.6f} ({} subsets of at most {})\nprecision  {:.4f}\n"
-      "recall     {:.4f}\nOnly numbers from the same features and as many pictures compare.\n",
-      d.frechet, d.kid, d.kid_deviation, o.distance.subsets, o.distance.subset_size, d.precision, d.recall);
+  fmt::print("{} pictures in {} against {} in {}, {} features of {}\n", na, o.a, nb, o.b, width, by);
+  const std::string deviation =
+      spread ? fmt::format("± {:.6f} ({} subsets of at most {})", d.kid_deviation, o.distance.subsets,
+                           o.distance.subset_size)
+             : fmt::format("(no deviation: the sets are no larger than a subset, {})", o.distance.subset_size);
+  fmt::print("frechet    {:.4f}\nkid        {:.6f} {}\nprecision  {:.4f}\nrecall     {:.4f}\n", d.frechet, d.kid,
+             deviation, d.precision, d.recall);
+  fmt::print("Only numbers from the same features and as many pictures compare.\n");
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "cli/common.h"
@@ -14,7 +16,7 @@ namespace siamese::cli {
 namespace {
 
 struct Options : RunOptions {
-  std::string checkpoint, classes, out = "grid.png", singles;
+  std::string checkpoint, classes, out = "grid.png", singles, latents;
   SampleRequest request;
   int64_t steps = 0;
   double cfg = -1;
@@ -48,14 +50,20 @@ std::vector<int64_t> numbers_in(const std::string& text, int64_t below) {
   return all;
 }
 
+/// CLI::Range lets nan through: it is neither below nor above anything.
+std::string no_nan(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : "";
+}
+
 void run(const Options& o) {
-  // Before minutes of work, not after them.
-  if (const std::filesystem::path parent = std::filesystem::path(o.out).parent_path();
-      !parent.empty() && !std::filesystem::is_directory(parent))
-    fail("{}: the folder {} does not exist", o.out, parent.string());
+  require_file_place(o.out);
+  if (!o.latents.empty()) require_file_place(o.latents);
   if (!o.singles.empty() && std::filesystem::exists(o.singles) && !std::filesystem::is_empty(o.singles))
     fail("--singles {}: is not empty; pictures of two calls would mix", o.singles);
   const LoadedImageModel<DiT> loaded = load_dit(o.checkpoint, o.apply(), o.raw);
+  if (!o.latents.empty() && loaded.recipe.data.source != "latents")
+    fail("--latents {}: the model draws pixels (data.source {}); --singles writes each picture by itself", o.latents,
+         loaded.recipe.data.source);
   SampleRequest request = o.request;
   const ModelConfig& m = loaded.model->config();
   request.steps = o.steps > 0 ? o.steps : std::min<int64_t>(250, loaded.recipe.diffusion.steps);
@@ -82,8 +90,13 @@ void run(const Options& o) {
           way[static_cast<size_t>(c * moments + i)] = x[c * o.each - first].to(at::kCPU);
       }
     };
-  const std::vector<Image> pictures = sample_pictures(*loaded.model, loaded.recipe, request);
+  const at::Tensor drawn = sample(*loaded.model, loaded.recipe, request);
   progress.finish();
+  if (!o.latents.empty()) {  // first: what cannot be had from the pictures
+    write_latents(o.latents, drawn, loaded.recipe, request.labels);
+    fmt::print("wrote   {}\n", o.latents);
+  }
+  const std::vector<Image> pictures = to_pictures(drawn, loaded.recipe);
   write_sample_grid(o.out, pictures, static_cast<int>(o.each));
   fmt::print("wrote   {}\n", o.out);
   if (!o.singles.empty()) {
@@ -117,19 +130,27 @@ void add_sample(CLI::App& app) {
   sub->add_option("--steps", o->steps, "steps from noise to picture (default: 250, or as many as the model has)")
       ->check(CLI::Range(1, 100000));
   sub->add_option("--cfg", o->cfg, "classifier-free guidance; 1: none (default: 4 where the model can)")
-      ->check(CLI::Range(0.0, 1000.0));
+      ->check(CLI::Range(0.0, 1000.0))
+      ->check(no_nan);
   sub->add_flag("--cfg-first-three", o->request.first_three,
                 "guide the first three channels only, as DiT's published code does");
   sub->add_option("--method", o->request.method, "ddpm or ddim")
       ->capture_default_str()
       ->check(CLI::IsMember({"ddpm", "ddim"}));
-  sub->add_option("--eta", o->request.eta, "ddim: share of noise")->capture_default_str()->check(CLI::Range(0.0, 1.0));
+  sub->add_option("--eta", o->request.eta, "ddim: share of noise")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(no_nan);
   sub->add_option("--seed", o->request.seed, "the same seed gives the same pictures")->capture_default_str();
   sub->add_option("--batch", o->request.batch, "pictures at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
-  sub->add_option("-o,--out", o->out, "the grid")->capture_default_str();
+  sub->add_option("-o,--out", o->out, "the grid; of latents it shows the first three channels, stretched")
+      ->capture_default_str();
   sub->add_option("--singles", o->singles, "also every picture by itself, in class folders below this one");
+  sub->add_option("--latents", o->latents,
+                  "models of latents: also a safetensors file with latents [N, C, H, W] in the scale of the file the "
+                  "model was trained on, and labels [N]");
   sub->add_option("--trajectory", o->trajectory, "also a picture of this many moments on the way from noise")
       ->check(CLI::Range(1, 1000));
   sub->add_flag("--raw", o->raw, "not the averaged weights");

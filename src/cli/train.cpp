@@ -55,6 +55,7 @@ void run(const Options& o) {
   request.resume_command = resume_command(named);
   const TrainResult r = train(request);
   if (r.signal != 0) {
+    if (!r.data_notes.empty()) fmt::print("data    {}\n", r.data_notes);
     exit_status = 128 + r.signal;
     return;
   }

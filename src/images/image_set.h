@@ -50,11 +50,6 @@ ImageSets make_image_sets(const DataConfig& data, int64_t image_size, uint64_t s
 /// images of the folder itself, as one class of its name.
 std::shared_ptr<const ImageSet> make_folder_set(const std::string& folder);
 
-/// A set judged by a model of `classes` classes: class folders named by numbers are those classes, whichever are there;
-/// otherwise there must be all of them, in the order of their names. `origin` is for the message.
-std::shared_ptr<const ImageSet> classes_of_model(std::shared_ptr<const ImageSet> set, int64_t classes,
-                                                 const std::string& origin);
-
 /// `count` of a set's samples, evenly spread over its order, in which classes stand one after the other; all of them
 /// where it has no more, or where `count` is 0.
 std::shared_ptr<const ImageSet> spread_over(std::shared_ptr<const ImageSet> set, int64_t count);

@@ -63,9 +63,8 @@ Normalize normalize_of(const AugmentConfig& config, int channels) {
 
 Transform::Transform(const AugmentConfig& config, int size, int channels)
     : config_(config), size_(size), channels_(channels) {
-  if (size < 1 || (channels != 1 && channels != 3))
-    fail("transform: {} pixels a side and {} channels; at least 1 pixel and 1 or 3 channels are needed", size,
-         channels);
+  if (size < 1) fail("model.image_size is {}, not 1 or more", size);
+  if (channels != 1 && channels != 3) fail("model.channels is {}; pictures have 1 or 3", channels);
   constexpr std::array<std::string_view, 4> kCrops = {"none", "resized", "padded", "center"};
   if (std::find(kCrops.begin(), kCrops.end(), config.crop) == kCrops.end())
     fail("augment.crop is {}, not none, resized, padded or center", config.crop);

@@ -1,11 +1,15 @@
+#include "images/validation_batch.h"
+
 #include <algorithm>
 #include <exception>
 #include <span>
 #include <system_error>
 #include <thread>
 
+#include "images/image_set_around.h"
 #include "images/sample_maker.h"
 #include "util/error.h"
+#include "util/text.h"
 
 namespace siamese {
 namespace {
@@ -27,7 +31,61 @@ void share_out(int64_t count, int64_t workers, const Make& make) {
   for (std::thread& thread : threads) thread.join();
 }
 
+class WatchedSet final : public ImageSetAround {
+ public:
+  WatchedSet(std::shared_ptr<const ImageSet> set, std::shared_ptr<UnreadPictures> unread)
+      : ImageSetAround(std::move(set)), unread_(std::move(unread)) {}
+
+  Image load(int64_t index, int least_side) const override {
+    return watch(index, [&] { return set_->load(index, least_side); });
+  }
+  Image load_part(int64_t index, int least_side, const Needed& needed) const override {
+    return watch(index, [&] { return set_->load_part(index, least_side, needed); });
+  }
+  void values(int64_t index, std::span<float> out) const override {
+    watch(index, [&] { set_->values(index, out); });
+  }
+
+ private:
+  template <class Read>
+  auto watch(int64_t index, const Read& read) const -> decltype(read()) {
+    try {
+      return read();
+    } catch (const Error&) {
+      unread_->add(index, set_->name(index));
+      throw;
+    }
+  }
+
+  std::shared_ptr<UnreadPictures> unread_;
+};
+
 }  // namespace
+
+void UnreadPictures::add(int64_t index, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  names_.emplace(index, printable(name, SIZE_MAX));
+}
+
+int64_t UnreadPictures::count() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(names_.size());
+}
+
+std::string UnreadPictures::describe(const std::string& what) const {
+  constexpr size_t kNamed = 10;
+  const std::lock_guard lock(mutex_);
+  if (names_.empty()) return "";
+  std::vector<std::string> first;
+  for (auto it = names_.begin(); it != names_.end() && first.size() < kNamed; ++it) first.push_back(it->second);
+  if (names_.size() > kNamed) first.push_back("…");
+  return fmt::format("{} {}{} could not be read and {} left out: {}", names_.size(), what,
+                     names_.size() == 1 ? "" : "s", names_.size() == 1 ? "was" : "were", join(first, ", "));
+}
+
+std::shared_ptr<const ImageSet> watched(std::shared_ptr<const ImageSet> set, std::shared_ptr<UnreadPictures> unread) {
+  return std::make_shared<WatchedSet>(std::move(set), std::move(unread));
+}
 
 int64_t worker_count(int64_t workers) {
   return workers > 0 ? workers : std::max<int64_t>(1, std::thread::hardware_concurrency());

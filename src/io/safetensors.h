@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -67,11 +68,20 @@ struct TensorToWrite {
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
 };
+/// What is there only once it is asked for; the bytes have to last until the next is.
+struct TensorToFetch {
+  std::string name;
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::function<std::span<const std::byte>()> fetch;
+};
 
 /// Writes in the given order, header padded with spaces so that data starts at a multiple of 64, flushes to disk
 /// (fsync) and returns the XXH64 of the file's bytes as 16 hex digits. Goes through `path` + ".tmp": a full disk or a
 /// kill leaves what was at `path` before; a full disk throws and removes the ".tmp".
 std::string write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                               const std::map<std::string, std::string>& metadata);
+std::string write_fetched(const std::string& path, const std::vector<TensorToFetch>& tensors,
+                          const std::map<std::string, std::string>& metadata);
 
 }  // namespace siamese

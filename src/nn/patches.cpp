@@ -33,6 +33,7 @@ at::Tensor resize_positions(const at::Tensor& positions, int64_t prefix, int64_t
   if (before * before != from) fail("{} positions besides {} tokens are no square", from, prefix);
   if (before == side) return positions;
   const at::Tensor grid = positions.slice(1, prefix).to(at::kFloat).view({1, before, before, d}).permute({0, 3, 1, 2});
+  // Cubic convolution with a = -0.75, the border repeated: what DeiT's code gets from the same function.
   const at::Tensor resized = at::upsample_bicubic2d(grid, {side, side}, /*align_corners=*/false);
   return at::cat({positions.slice(1, 0, prefix),
                   resized.permute({0, 2, 3, 1}).reshape({1, side * side, d}).to(positions.scalar_type())},

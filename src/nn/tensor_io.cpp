@@ -52,17 +52,16 @@ at::Tensor to_tensor(const TensorView& view) {
 
 std::string save_tensors(const std::string& path, const NamedTensors& tensors,
                          const std::map<std::string, std::string>& metadata) {
-  std::vector<at::Tensor> keep;
-  std::vector<TensorToWrite> out;
-  for (const auto& [name, tensor] : tensors) {
-    keep.push_back(tensor.detach().to(at::kCPU).contiguous());
-    const at::Tensor& t = keep.back();
-    out.push_back({name,
-                   to_dtype(t.scalar_type()),
-                   t.sizes().vec(),
-                   {static_cast<const std::byte*>(t.const_data_ptr()), static_cast<size_t>(t.nbytes())}});
-  }
-  return write_safetensors(path, out, metadata);
+  at::Tensor here;  // one at a time: a GPU's may be more than the host has room for
+  std::vector<TensorToFetch> out;
+  for (const auto& [name, tensor] : tensors)
+    out.push_back({name, to_dtype(tensor.scalar_type()), tensor.sizes().vec(), [&here, &tensor] {
+                     here.reset();
+                     here = tensor.detach().to(at::kCPU).contiguous();
+                     return std::span(static_cast<const std::byte*>(here.const_data_ptr()),
+                                      static_cast<size_t>(here.nbytes()));
+                   }});
+  return write_fetched(path, out, metadata);
 }
 
 void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const std::string& prefix, bool exact) {

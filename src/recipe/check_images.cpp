@@ -3,6 +3,8 @@
 #include <array>
 
 #include "recipe/clash.h"
+#include "recipe/schema.h"
+#include "recipe/value.h"
 
 namespace siamese {
 namespace {
@@ -25,6 +27,10 @@ void check_data(const Draft& draft, const Recipe& r) {
     clash(draft, {"data.images", "data.source"}, "data.images is set, but data.source is shapes");
   if (d.source != "shapes" && d.images.empty())
     clash(draft, {"data.source", "data.images"}, "data.source {} needs data.images", d.source);
+  if (d.source != "latents" && r.model.channels != 1 && r.model.channels != 3)
+    clash(draft, {"model.channels", "data.source"},
+          "model.channels ({}) must be 1 (grey) or 3 (colour): data.source {} has pictures", r.model.channels,
+          d.source);
   if (d.source == "latents" && r.model.family != "dit")
     clash(draft, {"data.source", "model.family"}, "data.source latents is for model.family dit, not {}",
           r.model.family);
@@ -60,9 +66,19 @@ void check_diffusion(const Draft& draft, const Recipe& r) {
           "augment.mixup, cutmix and smoothing are for model.family deit: a diffusion model has no targets to mix");
   if (r.model.embedding_dropout > 0)
     clash(draft, {"model.embedding_dropout"}, "model.embedding_dropout is not for model.family dit");
-  if (r.data.source == "latents" && !(a == AugmentConfig{.normalize = a.normalize}))
-    clash(draft, {"data.source"},
-          "data.source latents goes without augmentation: every key of augment must be its default");
+}
+
+/// Latents come as they are: only their autoencoder can turn a picture before it makes one of it. Normalising is of
+/// pictures too, but every family has a default of its own for it.
+void check_latents(const Draft& draft, const Recipe& r) {
+  for (const Field& field : fields()) {
+    if (!field.path.starts_with("augment.") || field.path == "augment.normalize") continue;
+    if (get(field, r) == default_of(field)) continue;
+    clash(draft, {field.path, "data.source"},
+          "{} ({}) is for pictures; data.source latents goes without augmentation: what is flipped or cropped belongs "
+          "into the file, as latents of its own",
+          field.path, write_value(get(field, r)));
+  }
 }
 
 void check_teacher(const Draft& draft, const Recipe& r) {
@@ -86,6 +102,7 @@ void check_images(const Draft& draft, const Recipe& r) {
   check_model(draft, r.model);
   const AugmentConfig& a = r.augment;
   if (r.model.family == "dit") check_diffusion(draft, r);
+  if (r.data.source == "latents") check_latents(draft, r);
   if (r.model.family == "dit" && r.data.source != "latents" && a.normalize != "half")
     clash(draft, {"augment.normalize", "model.family"},
           "augment.normalize must be half: diffusion takes values -1 … 1");

@@ -91,6 +91,7 @@ void save_checkpoint(const std::string& run, const CheckpointState& state, const
       {"recipe", state.recipe},
       {"versions", {{"siamese", v.revision}, {"libtorch", v.libtorch}, {"cuda", v.cuda}, {"cudnn", v.cudnn}}}};
   if (state.validation_loss) manifest["validation_loss"] = *state.validation_loss;
+  if (!state.classes.empty()) manifest["classes"] = state.classes;
   // The manifest vouches for itself too: its hash covers everything above.
   const std::string body = manifest.dump(1);
   manifest["xxh64"] = hash_bytes(std::as_bytes(std::span(body)));
@@ -117,6 +118,7 @@ Checkpoint::Checkpoint(const std::string& folder) : folder_(folder) {
     state_.tokens = j.at("tokens").get<int64_t>();
     state_.recipe = j.at("recipe").get<std::string>();
     if (j.contains("validation_loss")) state_.validation_loss = j["validation_loss"].get<double>();
+    if (j.contains("classes")) state_.classes = j["classes"].get<std::vector<std::string>>();
     for (const auto& [name, file] : j.at("files").items())
       files_.push_back({name, file.at("xxh64").get<std::string>(), file.at("bytes").get<uint64_t>()});
   } catch (const json::exception&) {

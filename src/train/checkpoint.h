@@ -17,6 +17,7 @@ struct CheckpointState {
   int64_t tokens = 0;                     // seen so far: the position in the data
   std::optional<double> validation_loss;  // at this step, where it was measured
   std::string recipe;                     // resolved, YAML
+  std::vector<std::string> classes = {};  // of image models: names by label; older checkpoints have none
 };
 
 struct CheckpointTensors {

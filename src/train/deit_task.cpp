@@ -10,9 +10,18 @@
 namespace siamese {
 namespace {
 
+/// What is wrong with it is said with its key: the path alone could be any file's.
+Checkpoint find_teacher(const std::string& path) {
+  try {
+    return find_checkpoint(path);
+  } catch (const Error& error) {
+    fail("distill.teacher: {}", error.what());
+  }
+}
+
 /// A classifier of ours that looks at the same pictures.
 std::unique_ptr<DeiT> load_teacher(const Recipe& student, at::Device device) {
-  const Checkpoint checkpoint = find_checkpoint(student.distill.teacher);
+  const Checkpoint checkpoint = find_teacher(student.distill.teacher);
   const Recipe recipe = checkpoint.recipe();
   const ModelConfig &a = recipe.model, &b = student.model;
   if (a.family != "deit") fail("distill.teacher {} is a {}, not a classifier", checkpoint.folder(), a.family);

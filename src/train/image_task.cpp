@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "images/latent_set.h"
+#include "images/numbered_set.h"
 #include "train/deit_task.h"
 #include "train/dit_task.h"
 #include "train/lm_task.h"
@@ -63,6 +64,8 @@ ImageTask::ImageTask(Recipe& recipe, at::Device device, bool mixed) : recipe_(re
     fail("data.validation_images: {} has labels up to {}, the model {} classes", sets_.validation->describe(),
          found - 1, recipe.model.classes);
   recipe_ = recipe;
+  for (const std::string& name : sets_.train->class_names()) classes_.push_back(class_name(name));
+  sets_.validation = watched(sets_.validation, unread_);
   const ModelConfig& m = recipe_.model;
   const int64_t b = recipe_.train.batch_size;
   std::vector<TensorCopier::Part> parts = {{{b, m.channels, m.image_size, m.image_size}, at::kFloat}, {{b}, at::kLong}};
@@ -160,13 +163,15 @@ std::string ImageTask::describe() const {
 }
 
 std::string ImageTask::data_notes() const {
-  if (!loader_) return "";
+  const std::string unread = unread_->describe("validation image");
+  if (!loader_) return unread;
   const LoaderTimes t = loader_->times();
   std::string text = fmt::format("reading {}, augmenting {} (all workers together), waiting for them {}",
                                  human_seconds(t.decode), human_seconds(t.augment), human_seconds(t.waited));
   if (loader_->skipped() > 0)
     text += fmt::format("; {} images could not be read and were left out: {}", loader_->skipped(),
                         join(loader_->skipped_names(), ", "));
+  if (!unread.empty()) text += "; " + unread;
   return text;
 }
 

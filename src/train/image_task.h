@@ -6,6 +6,7 @@
 
 #include "images/image_loader.h"
 #include "images/image_set.h"
+#include "images/validation_batch.h"
 #include "nn/forward.h"
 #include "recipe/recipe.h"
 #include "train/task.h"
@@ -41,8 +42,9 @@ class ImageTask : public Task {
   at::Tensor accumulate(const std::function<void()>& collect) override;
   std::string first_bad_value() const override;
   double waited() const override { return loader_ ? loader_->times().waited : 0.0; }
-  /// Where the loader's time went, and what it left out.
+  /// Where the loader's time went, and what it and evaluation left out.
   std::string data_notes() const override;
+  std::vector<std::string> class_names() const override { return classes_; }
 
  protected:
   /// `mixed`: targets [B, classes] come along, smoothed and mixed.
@@ -79,6 +81,8 @@ class ImageTask : public Task {
   void take_next();
 
   const bool mixed_;
+  std::vector<std::string> classes_;
+  std::shared_ptr<UnreadPictures> unread_ = std::make_shared<UnreadPictures>();
   std::unique_ptr<ImageLoader> loader_;
   std::optional<TensorCopier> copier_;
   int64_t step_ = 0;

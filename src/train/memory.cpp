@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/expert_layout.h"
+#include "ops/gpu_tools.h"
 #include "ops/lm_head_loss.h"
 #include "train/execution.h"
 #include "train/models.h"
@@ -34,7 +35,8 @@ double mixture_bytes(const ModelConfig& m, double value, bool gpu) {
                shared = static_cast<double>(m.moe.shared_experts);
   const double router = (value == 2 ? 4 * d : 0) + 2 * 4 * static_cast<double>(m.moe.experts) + k * (2 * 4 + 3 * 8);
   const bool kernels =
-      m.fused && (!gpu || (value == 2 && m.activation == "swiglu" && m.moe.experts <= kernels::kMostExperts));
+      m.fused && (!gpu || (value == 2 && m.activation == "swiglu" && m.moe.experts <= kernels::kMostExperts &&
+                           m.moe.expert_hidden_size % 16 == 0 && m.d_model % 8 == 0));
   const double rows = k * value * (kernels ? hidden : 2 * hidden + width + 3 * d);
   return rows + router + shared * value * (hidden + width);
 }
@@ -160,6 +162,11 @@ std::string memory_lines(const Recipe& recipe, int64_t parameters, at::Device de
     separator = ", ";
   }
   return text + "\n";
+}
+
+std::string measured_memory(at::Device device) {
+  if (device.is_cpu()) return "";
+  return human_bytes(static_cast<double>(gpu_tools()->peak_bytes()));
 }
 
 std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device device) {

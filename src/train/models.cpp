@@ -7,6 +7,7 @@
 #include "nn/patches.h"
 #include "nn/tensor_io.h"
 #include "train/execution.h"
+#include "util/error.h"
 
 namespace siamese {
 namespace {
@@ -34,11 +35,11 @@ std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device) {
 
 void load_weights(const SafetensorsFile& file, const Params& params) {
   const char* const kPositions = "pos_embed";
+  // Said before positions are compared: a second token shifts every one of them.
+  const bool second = file.tensors().contains("dist_token");
+  if (file.tensors().contains(kPositions) && params.has(kPositions) && second != params.has("dist_token"))
+    fail("{}: its model.distilled is {}, that of this model {}; both must be the same", file.name(), second, !second);
   NamedTensors into;
-  bool exact = true;
-  // Biases that balance experts come and go with the kind of balancing; new ones begin at 0.
-  for (const auto& [name, tensor] : file.tensors())
-    if (name.ends_with(".moe.balance_bias") && !params.has(name)) exact = false;
   for (const Parameter& p : params.all()) {
     const auto stored = file.tensors().find(p.name);
     if (p.kind == ParamKind::state && stored == file.tensors().end()) continue;
@@ -52,9 +53,12 @@ void load_weights(const SafetensorsFile& file, const Params& params) {
     const int64_t prefix = params.has("dist_token") ? 2 : 1, patches = p.value.size(1) - prefix,
                   side = std::llround(std::sqrt(static_cast<double>(patches)));
     at::Tensor(p.value).copy_(resize_positions(to_tensor(stored->second), prefix, side));
-    exact = false;  // what is resized stands in the file under its name
   }
-  load_tensors(file, into, "", exact);
+  load_tensors(file, into, "", false);
+  // Biases that balance experts come and go with the kind of balancing; new ones begin at 0.
+  for (const auto& [name, tensor] : file.tensors())
+    if (!params.has(name) && !name.ends_with(".moe.balance_bias"))
+      fail("{}: tensor '{}' is not part of this model", file.name(), name);
 }
 
 int64_t count_parameters(const Recipe& recipe) {

@@ -2,8 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <filesystem>
+
 #include "images/codec.h"
 #include "images/transform.h"
+#include "nn/tensor_io.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -12,6 +16,8 @@ at::Tensor sample(const DiT& model, const Recipe& recipe, const SampleRequest& r
   const at::NoGradGuard no_grad;
   const ModelConfig& m = model.config();
   const at::Device device = model.params().device();
+  if (!std::isfinite(request.cfg) || !std::isfinite(request.eta))
+    fail("guidance {:g} and eta {:g}: both must be finite", request.cfg, request.eta);
   if (request.cfg != 1.0 && m.label_dropout <= 0)
     fail("guidance ({:g}) needs a model that was trained without labels at times; this one has model.label_dropout 0",
          request.cfg);
@@ -73,6 +79,22 @@ std::vector<Image> sample_pictures(const DiT& model, const Recipe& recipe, const
 
 void write_sample_grid(const std::string& path, const std::vector<Image>& pictures, int columns) {
   write_png(path, grid_of(pictures, columns));
+}
+
+void write_latents(const std::string& path, const at::Tensor& x, const Recipe& recipe,
+                   const std::vector<int64_t>& labels) {
+  if (recipe.data.source != "latents") fail("{}: data.source is {}, no latents", path, recipe.data.source);
+  if (x.size(0) != static_cast<int64_t>(labels.size())) fail("{} samples with {} labels", x.size(0), labels.size());
+  save_tensors(path, {{"latents", x.to(at::kCPU, at::kFloat) / recipe.diffusion.latent_scale},
+                      {"labels", at::tensor(at::ArrayRef<int64_t>(labels))}});
+}
+
+void require_file_place(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty() && !std::filesystem::is_directory(parent))
+    fail("{}: the folder {} does not exist", path, parent.string());
+  if (path.empty() || path.ends_with('/') || std::filesystem::is_directory(path))
+    fail("{}: is a folder, expected the name of a file", path.empty() ? "''" : path);
 }
 
 }  // namespace siamese

@@ -31,5 +31,12 @@ std::vector<Image> sample_pictures(const DiT& model, const Recipe& recipe, const
 /// Values -1 … 1 (or normalised as the recipe says) of [N, C, size, size] as pictures.
 std::vector<Image> to_pictures(const at::Tensor& x, const Recipe& recipe);
 void write_sample_grid(const std::string& path, const std::vector<Image>& pictures, int columns);
+/// What `sample` gave for `labels` as a file to train on or to decode: safetensors, `latents` divided by
+/// diffusion.latent_scale (so in the scale of the file the model was trained on) and `labels` [N]. Throws Error where
+/// the model draws pixels.
+void write_latents(const std::string& path, const at::Tensor& x, const Recipe& recipe,
+                   const std::vector<int64_t>& labels);
+/// Throws Error where no file can be written at `path`: before minutes of work, not after them.
+void require_file_place(const std::string& path);
 
 }  // namespace siamese

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "nn/params.h"
 #include "train/metrics.h"
@@ -46,6 +47,8 @@ class Task {
   virtual void illustrate(const std::string& /*folder*/, int64_t /*step*/) const {}
   /// A line about the data for the end of a run, or "".
   virtual std::string data_notes() const { return ""; }
+  /// Names by label, stored with checkpoints; empty where there are no classes.
+  virtual std::vector<std::string> class_names() const { return {}; }
   /// The first intermediate of the forward pass of the last `accumulate` that is not finite, or "".
   virtual std::string first_bad_value() const = 0;
 };

@@ -52,6 +52,7 @@ class Trainer {
   void step(int64_t s);
   void arrived(const StepResult& r);
   void drain();
+  void tell_memory(int64_t done);
   void write_load(int64_t done);
   void evaluate(int64_t done);
   void illustrate(int64_t done);
@@ -146,6 +147,15 @@ void Trainer::arrived(const StepResult& r) {
   progress_->update(m.step, fmt::format("loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} {}s/s  data {:.1f}%", m.loss, m.lr,
                                         m.grad_norm, human_count(m.tokens_per_s), task_->unit(),
                                         100 * task_->waited() / std::max(1e-9, seconds_now() - begun_)));
+  tell_memory(m.step);
+}
+
+/// What a step took, beside the estimate at the start.
+void Trainer::tell_memory(int64_t done) {
+  constexpr int64_t kSteady = 3;  // the first step tries kernels
+  if (done != first_ + kSteady) return;
+  if (const std::string peak = measured_memory(request_.device); !peak.empty())
+    progress_->message(fmt::format("memory  {} at the peak of the first {} steps", peak, kSteady));
 }
 
 /// What went to which expert since the last such line.
@@ -203,7 +213,7 @@ void Trainer::save(int64_t done, bool with_evaluation) {
   write_load(done);
   if (with_evaluation) evaluate(done);
   keep_products(folder_);  // before the checkpoint: none is without them
-  CheckpointState state{done, done * task_->tokens_per_step(), {}, to_yaml(recipe_)};
+  CheckpointState state{done, done * task_->tokens_per_step(), {}, to_yaml(recipe_), task_->class_names()};
   if (evaluated_at_ == done && std::isfinite(validation_loss_)) state.validation_loss = validation_loss_;
   save_checkpoint(folder_.path(), state, {named(task_->params()), optimizer_->state(), optimizer_->average()},
                   recipe_.checkpoint);

@@ -1,40 +1,17 @@
 // Image models as a user meets them: train, eval, sample, compare-images, report, and what they refuse.
 #include <gtest/gtest.h>
 
-#include "process.h"
+#include "image_runs.h"
 
 namespace siamese::test {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-Args image_train(const std::string& family, const std::string& out) {
-  Args args = {"train", "dit-shapes", "--out", out, "--threads", "1"};
-  const Args set = {"model.family=" + family,
-                    "model.scheme=siamese",
-                    "model.d_model=16",
-                    "model.n_layers=2",
-                    "model.n_heads=2",
-                    "model.image_size=8",
-                    "model.patch_size=4",
-                    "data.shapes=40",
-                    "train.steps=4",
-                    "train.batch_size=8",
-                    "eval.every=0",
-                    "eval.batches=1",
-                    "checkpoint.every=0",
-                    "diffusion.sample_every=0",
-                    "diffusion.sample_steps=2"};
-  for (const std::string& s : set) args.insert(args.end(), {"--set", s});
-  return args;
-}
 
 class Images : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TempFolder;
     for (const char* family : {"deit", "dit"}) {
-      const Outcome o = run_siamese(image_train(family, *folder_ / family));
+      const Outcome o = run_siamese(image_train(family, *folder_ / family, {"data.shapes=40"}));
       ASSERT_EQ(o.status, 0) << o.err;
       EXPECT_TRUE(contains(o.out, "images/s")) << o.out;
     }
@@ -58,19 +35,22 @@ TEST_F(Images, SamplesRepeat) {
   ASSERT_EQ(run_siamese(args + Args{path("b.png")}).status, 0);
   EXPECT_EQ(read(path("a.png")), read(path("b.png")));
   ASSERT_EQ(run_siamese(args + Args{path("b.png"), "--batch", "3"}).status, 0);
+  EXPECT_EQ(read(path("a.png")), read(path("b.png"))) << "whatever the batch";
   ASSERT_EQ(run_siamese(args + Args{path("c.png"), "--seed", "2"}).status, 0);
   EXPECT_NE(read(path("a.png")), read(path("c.png")));
   EXPECT_TRUE(read(path("a.png")).starts_with("\x89PNG"));
   EXPECT_TRUE(fs::exists(path("a-trajectory.png")));
   EXPECT_TRUE(fs::exists(path("singles/5/000007.png")));
-  // Folders named by numbers are those classes: 5 is judged as 5, though it is the fourth.
+  // Folders named by numbers are those classes of the model's.
   const Outcome judged = run_siamese({"eval", path("deit"), "--data", path("singles")});
   ASSERT_EQ(judged.status, 0) << judged.err;
-  EXPECT_TRUE(contains(judged.out, "true \\ found  0  1  2  3  4  5")) << judged.out;
+  EXPECT_TRUE(contains(judged.out, "folders taken for class numbers")) << judged.out;
+  EXPECT_TRUE(contains(judged.out, "true \\ found  circle")) << judged.out;
   const Outcome compared =
       run_siamese({"compare-images", path("singles"), path("singles"), "--features", path("deit")});
   ASSERT_EQ(compared.status, 0) << compared.err;
   EXPECT_TRUE(contains(compared.out, "precision  1.0000")) << compared.out;
+  EXPECT_TRUE(contains(compared.out, "frechet    0.0000")) << compared.out;
   EXPECT_TRUE(contains(compared.out, "Only numbers from the same features")) << compared.out;
 }
 
@@ -93,7 +73,9 @@ TEST_F(Images, WhatDoesNotFitIsRefused) {
   const std::pair<Args, std::string> cases[] = {
       {{"sample", path("deit")}, "is a model of family deit, not dit"},
       {{"generate", path("dit")}, "is a model of family dit, not lm"},
-      {{"eval", path("dit")}, "is a model of family dit, not lm"},
+      {{"eval", path("dit"), "--data", path("dit")}, "siamese compare-images"},
+      {{"eval", path("dit"), "--confusion", path("t.csv")}, "not a classifier"},
+      {{"eval", path("deit"), "--confusion", path("no/such/t.csv")}, "is not a folder"},
       {{"sample", path("dit"), "--classes", "3-99"}, "the model has classes 0 … 9"},
       {{"sample", path("dit"), "--classes", "x"}, "'x' is neither a number nor a range"},
       {{"sample", path("dit"), "--classes", "0", "--steps", "5000"}, "more than the model was trained with"},

@@ -79,6 +79,16 @@ TEST(Checkpoint, EmptyPartsAreNotWritten) {
   EXPECT_NE(error_of([&] { c.open("ema.safetensors"); }).find("ema.safetensors"), std::string::npos);
 }
 
+TEST(Checkpoint, ClassNamesAreKept) {
+  const TempFolder run;
+  auto saved = [&](std::vector<std::string> classes) {
+    save_checkpoint(run.path(), {1, 1, {}, "", std::move(classes)}, tensors_of(1), {});
+    return find_checkpoint(run.path()).state().classes;
+  };
+  EXPECT_TRUE(saved({}).empty());
+  EXPECT_EQ(saved({"bird", "cat"}), (std::vector<std::string>{"bird", "cat"}));
+}
+
 TEST(Checkpoint, NewestAndBestAreKept) {
   const TempFolder run;
   const std::vector<double> losses = {3.0, 1.0, 2.0, 2.5, 1.5, 1.2};

@@ -7,6 +7,7 @@
 #include "gpu.h"
 #include "ops/gpu_tools.h"
 #include "tiny.h"
+#include "train/checkpoint.h"
 #include "train/documents.h"
 
 namespace siamese {
@@ -63,6 +64,43 @@ class GpuTrainStep : public Gpu {
     EXPECT_EQ(info.at("deterministic"), device.is_cpu() || recipe.train.deterministic);
     return steps_in(run);
   }
+
+  /// Lines of steps and of experts' loads, without the speed.
+  static std::vector<json> lines_in(const TempFolder& run) {
+    std::istringstream in(slurp(run.file("metrics.jsonl")));
+    std::vector<json> all;
+    for (std::string line; std::getline(in, line);) {
+      json j = json::parse(line);
+      j.erase("tokens_per_s");
+      if (j.contains("loss") || j.contains("expert_load")) all.push_back(std::move(j));
+    }
+    return all;
+  }
+
+  /// A deterministic run goes on from its fifth step as it did without a break.
+  void expect_resumes(const std::vector<std::string>& how) const {
+    std::vector<std::string> set = {"train.deterministic=true", "train.steps=14", "checkpoint.every=5", "eval.every=4",
+                                    "train.ema=0.9"};
+    set.insert(set.end(), how.begin(), how.end());
+    const Recipe recipe = small_recipe(set);
+    const TempFolder whole, cut;
+    quiet_train(request(recipe, whole, gpu_));
+    fs::copy(whole.path(), cut.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    TrainRequest resume = request(recipe, cut, gpu_);
+    resume.mode = OpenMode::resume;
+    resume.from = cut.file("checkpoints/step-00000005");
+    quiet_train(resume);
+    EXPECT_EQ(steps_in(whole).size(), 14U) << how.front();
+    EXPECT_EQ(lines_in(cut), lines_in(whole)) << how.front();
+    for (const char* name : {"model", "optimizer", "ema"}) {
+      const std::string file = fmt::format("checkpoints/step-00000014/{}.safetensors", name);
+      EXPECT_TRUE(slurp(whole.file(file)) == slurp(cut.file(file))) << name << " " << how.front();
+    }
+    if (recipe.model.moe.balance != "bias") return;
+    const at::Tensor bias =
+        to_tensor(find_checkpoint(whole.path()).open("model.safetensors").at("transformer.blocks.1.moe.balance_bias"));
+    EXPECT_GT(bias.abs().max().item<double>(), 0.015) << "after 14 steps of 0.01";
+  }
 };
 
 TEST_F(GpuTrainStep, GraphGivesThePlainStepsLosses) {
@@ -99,22 +137,14 @@ TEST_F(GpuTrainStep, GraphInFp32AndWithRecomputedBlocks) {
 
 // Evaluation and checkpoints between the replays must not disturb them.
 TEST_F(GpuTrainStep, ResumesDigitForDigitWhenDeterministic) {
-  for (const char* graph : {"on", "off"}) {
-    const TempFolder whole, cut;
-    const Recipe recipe = small_recipe({"train.deterministic=true", "train.steps=14", "checkpoint.every=5",
-                                        "eval.every=4", "train.ema=0.9", fmt::format("train.graph={}", graph)});
-    quiet_train(request(recipe, whole, gpu_));
-    fs::copy(whole.path(), cut.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
-    TrainRequest resume = request(recipe, cut, gpu_);
-    resume.mode = OpenMode::resume;
-    resume.from = cut.file("checkpoints/step-00000005");
-    quiet_train(resume);
-    EXPECT_EQ(steps_in(cut), steps_in(whole)) << "graph " << graph;
-    for (const char* name : {"model", "optimizer", "ema"}) {
-      const std::string file = fmt::format("checkpoints/step-00000014/{}.safetensors", name);
-      EXPECT_TRUE(slurp(whole.file(file)) == slurp(cut.file(file))) << name << " graph " << graph;
-    }
-  }
+  for (const char* graph : {"on", "off"}) expect_resumes({fmt::format("train.graph={}", graph)});
+}
+
+// The biases that balance experts go on as well: they are in the weights' file.
+TEST_F(GpuTrainStep, MixturesResumeDigitForDigitWhenDeterministic) {
+  for (const char* rows : {"train.micro_batch_size=8", "train.micro_batch_size=2"})
+    expect_resumes({rows, "model.moe.experts=8", "model.moe.expert_hidden_size=64", "model.moe.balance=bias",
+                    "model.moe.score=sigmoid", "model.moe.bias_rate=0.01"});
 }
 
 TEST_F(GpuTrainStep, BadStepIsNamedUnderAGraphToo) {

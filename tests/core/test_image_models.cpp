@@ -1,6 +1,8 @@
 // DeiT and DiT under every scheme: gradients against finite differences, and what the models promise beside them.
 #include "image_models.h"
 #include "nn/patches.h"
+#include "nn/tensor_io.h"
+#include "train/models.h"
 
 namespace siamese {
 namespace {
@@ -78,6 +80,71 @@ TEST(ImageModels, PositionsFollowTheResolution) {
   const at::Tensor flat = resize_positions(at::full({1, 17, 3}, 2.5, at::kDouble), 1, 9);
   EXPECT_LT((flat - 2.5).abs().max().item<double>(), 1e-5);
   EXPECT_THROW(resize_positions(at::zeros({1, 16, 3}), 1, 9), Error);
+}
+
+/// The cubic convolution with a = -0.75: for |x| ≤ 1 (a+2)|x|³ - (a+3)x² + 1, up to 2 a|x|³ - 5a·x² + 8a|x| - 4a.
+double cubic(double x) {
+  constexpr double a = -0.75;
+  x = std::abs(x);
+  return x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0.0;
+}
+
+/// Value (row, column) of a grid [from, from] resized to side²: the centres of the pixels (i + 1/2)/side are kept, the
+/// border is repeated.
+double resized_value(const at::Tensor& grid, int64_t side, int64_t row, int64_t column) {
+  const int64_t from = grid.size(0);
+  auto place = [&](int64_t i) {
+    return (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(side) - 0.5;
+  };
+  const double y = place(row), x = place(column);
+  double sum = 0;
+  for (int64_t i = static_cast<int64_t>(std::floor(y)) - 1; i < std::floor(y) + 3; ++i)
+    for (int64_t j = static_cast<int64_t>(std::floor(x)) - 1; j < std::floor(x) + 3; ++j)
+      sum += cubic(y - static_cast<double>(i)) * cubic(x - static_cast<double>(j)) *
+             grid[std::clamp<int64_t>(i, 0, from - 1)][std::clamp<int64_t>(j, 0, from - 1)].item<double>();
+  return sum;
+}
+
+/// `got` [1, prefix + side², d] against `p` [1, prefix + from², d], every value.
+void expect_resized(const at::Tensor& got, const at::Tensor& p, int64_t prefix, int64_t from, int64_t side) {
+  ASSERT_EQ(got.sizes(), at::IntArrayRef({1, prefix + side * side, p.size(2)}));
+  EXPECT_TRUE(at::equal(got.slice(1, 0, prefix), p.slice(1, 0, prefix)));
+  for (int64_t k = 0; k < p.size(2); ++k) {
+    const at::Tensor grid = p[0].slice(0, prefix).select(1, k).view({from, from});
+    for (int64_t i = 0; i < side * side; ++i)
+      EXPECT_NEAR(got[0][prefix + i][k].item<double>(), resized_value(grid, side, i / side, i % side), 2e-6) << i;
+  }
+}
+
+TEST(ImageModels, PositionsAreResizedBicubically) {
+  EXPECT_DOUBLE_EQ(cubic(0.5), 0.59375);  // (a+2)/8 - (a+3)/4 + 1
+  EXPECT_DOUBLE_EQ(cubic(1.5), -0.09375);
+  const at::Tensor p = random_normal({1, 2 + 16, 2}, 3);
+  for (const int64_t side : {3, 7}) expect_resized(resize_positions(p, 2, side), p, 2, 4, side);
+}
+
+/// A classifier of 8² pixels loaded into one of 20²: 2² positions become 5².
+TEST(ImageModels, LoadedPositionsAreResized) {
+  const TempFolder folder;
+  const std::string file = folder.file("model.safetensors");
+  for (const bool distilled : {false, true}) {
+    ModelConfig c = image_config(scheme_config("siamese"), "deit");
+    c.distilled = distilled;
+    const auto small = random_image_model<DeiT>(c);
+    save_tensors(file, named(small->params()));
+    c.image_size = 20;
+    const auto large = random_image_model<DeiT>(c);
+    load_weights(SafetensorsFile(file), large->params());
+    expect_resized(large->params().at("pos_embed").value, small->params().at("pos_embed").value, distilled ? 2 : 1, 2,
+                   5);
+    EXPECT_TRUE(at::equal(large->params().at("head.weight").value, small->params().at("head.weight").value));
+    // The other kind is refused by the name of the key, not by the number of its positions.
+    c.distilled = !distilled;
+    const auto other = random_image_model<DeiT>(c);
+    const std::string message = error_of([&] { load_weights(SafetensorsFile(file), other->params()); });
+    EXPECT_EQ(message, fmt::format("{}: its model.distilled is {}, that of this model {}; both must be the same", file,
+                                   distilled, !distilled));
+  }
 }
 
 TEST(ImageModels, SinesOfColumnsThenRows) {

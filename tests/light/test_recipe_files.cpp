@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "recipe/recipe.h"
 #include "recipe_errors.h"
@@ -100,6 +101,7 @@ TEST_F(RecipeFiles, FilesAreFoundOrBundled) {
 
 TEST_F(RecipeFiles, EveryBundledRecipeReadsBack) {
   const std::vector<std::string> names = bundled_recipes();
+  const std::set<std::string> norms_heads = {"hybrid", "hybrid_star", "siamese_hybrid"};
   EXPECT_GE(names.size(), 10u);
   for (const std::string& name : names) {
     const Recipe r = load_recipe(name);
@@ -110,7 +112,17 @@ TEST_F(RecipeFiles, EveryBundledRecipeReadsBack) {
     } else {
       EXPECT_THROW(load_recipe(name, {"data.text=book.txt"}), Error) << name;
     }
-    for (const std::string& scheme : scheme_names()) EXPECT_NO_THROW(load_recipe(name, {"model.scheme=" + scheme}));
+    for (const std::string& scheme : scheme_names()) {
+      Overrides set = {"model.scheme=" + scheme};
+      if (r.model.qk_norm == "projection" && norms_heads.contains(scheme)) {
+        EXPECT_EQ(load_error(name, set),
+                  fmt::format("--set model.scheme={0}: model.qk_norm projection does not go with "
+                              "model.scheme {0}, which norms q, k and v per head",
+                              scheme));
+        set.push_back("model.qk_norm=head");
+      }
+      EXPECT_EQ(load_error(name, set), "no error") << name << " " << scheme;
+    }
     std::ifstream file(bundled_ + "/" + name + ".yaml");
     EXPECT_EQ(file.get(), '#') << name << " does not say what it is";
   }

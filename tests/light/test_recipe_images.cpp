@@ -51,7 +51,12 @@ TEST(RecipeImages, WhatCannotWorkIsRefused) {
       {"{model: {family: dit}, diffusion: {sample_steps: 2000}}", "diffusion.sample_steps (2000) is more than"},
       {"{model: {family: dit}, augment: {mixup: 0.8}}", "a diffusion model has no targets to mix"},
       {"{model: {family: dit, embedding_dropout: 0.1}}", "model.embedding_dropout is not for model.family dit"},
-      {"{model: {family: dit}, data: {source: latents, images: x}, augment: {flip: 0.5}}", "goes without augmentation"},
+      {"{model: {family: dit}, data: {source: latents, images: x}, augment: {flip: 0.5}}",
+       "augment.flip (0.5) is for pictures; data.source latents goes without augmentation"},
+      {"{model: {family: dit}, data: {source: latents, images: x}, augment: {crop: resized, crop_scale: 0.5}}",
+       "augment.crop (resized) is for pictures"},
+      {"{model: {family: deit, channels: 4}}",
+       "model.channels (4) must be 1 (grey) or 3 (colour): data.source shapes has pictures"},
       {"{model: {family: deit}, distill: {teacher: x}}", "distill.teacher is set, but distill.kind is none"},
       {"{distill: {kind: hard, teacher: x}}", "distill.kind hard is for model.family deit, not lm"},
       {"{model: {family: dit}, diffusion: {steps: 20, sample_steps: 10}}", "diffusion.steps (20) must be above 20"},
@@ -64,6 +69,30 @@ TEST(RecipeImages, WhatCannotWorkIsRefused) {
     const std::string found = message_of([&] { parse(yaml); });
     EXPECT_NE(found.find(message), std::string::npos) << yaml << ": " << found;
   }
+}
+
+TEST(RecipeImages, KeysWithoutEffectAreRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"deit", "train.z_loss=1e-4"},        {"dit", "train.z_loss=1e-4"},         {"deit", "eval.problems=9"},
+      {"deit", "diffusion.steps=50"},       {"lm", "diffusion.schedule=cosine"},  {"deit", "diffusion.predict=v"},
+      {"deit", "diffusion.sample_every=1"}, {"lm", "diffusion.sample_steps=9"},   {"deit", "diffusion.sample_cfg=1"},
+      {"dit", "diffusion.latent_scale=1"},  {"deit", "diffusion.latent_scale=1"}, {"deit", "distill.alpha=0.1"},
+      {"deit", "distill.temperature=3"},    {"lm", "distill.temperature=3"},
+  };
+  for (const auto& [family, set] : cases) {
+    const std::string key = std::string(set).substr(0, std::string(set).find('=')),
+                      yaml = std::string("model: {family: ") + family + "}", found = error_of(yaml, {set});
+    EXPECT_TRUE(found.starts_with(std::string("--set ") + set + ": " + key + " is an option of ")) << found;
+  }
+  EXPECT_EQ(error_of("model: {family: deit}\ntrain:\n  z_loss: 1e-4\n"),
+            "x.yaml:3: train.z_loss is an option of lm; model.family is deit");
+  const char* const hard = "{model: {family: deit}, distill: {kind: hard, teacher: x, alpha: 0.1}}";
+  EXPECT_EQ(parse(hard).distill.alpha, 0.1);
+  EXPECT_TRUE(contains(error_of(hard, {"distill.temperature=2"}), "is an option of soft; distill.kind is hard"));
+  // Of a recipe that is turned into something else they are forgotten.
+  EXPECT_EQ(parse(hard, {"distill.kind=none", "distill.teacher="}).distill.alpha, 0.5);
+  EXPECT_EQ(parse("{model: {family: dit}, diffusion: {predict: v}}", {"model.family=deit"}).diffusion.predict,
+            "epsilon");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // From picture to model input: flip, jitter, normalising, erasing, grey.
 #include <array>
+#include <cmath>
 
 #include "images/pixel_ops.h"
 #include "images/resize.h"
@@ -69,6 +70,70 @@ TEST(Transform, JitterFactorsAreUniform) {
   EXPECT_NEAR(low, 0.6, 0.011);
   EXPECT_NEAR(high, 1.4, 0.011);
   EXPECT_NEAR(sum / 3000, 1, 0.02);
+}
+
+/// Four pixels of a 2×2 picture.
+using Four = std::array<std::array<int, 3>, 4>;
+
+Image picture_of(const Four& pixels) {
+  Image image(2, 2);
+  for (size_t i = 0; i < 12; ++i) image.pixels[i] = static_cast<uint8_t>(pixels[i / 3][i % 3]);
+  return image;
+}
+
+/// g + factor·(v - g), cut off to 0 … 255, with g = 0 (b: brightness), the mean of all luma, rounded (c: contrast) or
+/// the pixel's own luma (s: saturation); luma = 0.299 R + 0.587 G + 0.114 B, rounded.
+Four enhanced(Four pixels, char kind, double factor) {
+  std::array<int, 4> grey{};
+  for (size_t i = 0; i < 4; ++i)
+    grey[i] = static_cast<int>(std::lround(0.299 * pixels[i][0] + 0.587 * pixels[i][1] + 0.114 * pixels[i][2]));
+  const int mean = static_cast<int>(std::lround((grey[0] + grey[1] + grey[2] + grey[3]) / 4.0));
+  for (size_t i = 0; i < 4; ++i)
+    for (int& v : pixels[i]) {
+      const int g = kind == 'b' ? 0 : kind == 'c' ? mean : grey[i];
+      v = static_cast<int>(std::clamp(std::floor(g + factor * (v - g)), 0.0, 255.0));
+    }
+  return pixels;
+}
+
+constexpr Four kFour = {{{200, 100, 50}, {10, 20, 30}, {90, 60, 240}, {120, 130, 125}}};
+
+// What key 4 draws, in its order, worked out by hand: lumas 143, 21, 100, 145 with mean 102 before the contrast, 129,
+// 45, 100, 131 before the saturation.
+TEST(Transform, JitterByHand) {
+  const Four bright = {{{230, 115, 57}, {11, 23, 34}, {103, 69, 255}, {138, 149, 144}}};
+  const Four flat = {{{190, 110, 70}, {39, 47, 54}, {102, 79, 207}, {126, 134, 131}}};
+  const Four pale = {{{182, 112, 77}, {39, 46, 52}, {101, 81, 193}, {126, 133, 131}}};
+  Image image = picture_of(kFour);
+  brightness(image, 1.1532233364);
+  EXPECT_EQ(image, picture_of(bright));
+  contrast(image, 0.6922814432);
+  EXPECT_EQ(image, picture_of(flat));
+  color(image, 0.8778740219);
+  EXPECT_EQ(image, picture_of(pale));
+  AugmentConfig config = config_of("none");
+  config.color_jitter = 0.4;
+  EXPECT_EQ(back(train(config, picture_of(kFour), 2, 4), 2), picture_of(pale));
+}
+
+// One key for each of the six orders.
+TEST(Transform, JitterInEveryOrder) {
+  struct Drawn {
+    int key;
+    const char* order;
+    std::array<double, 3> factors;
+  };
+  const Drawn all[] = {
+      {0, "scb", {1.2968774145, 0.7643748357, 1.0438266589}}, {1, "cbs", {0.9031644487, 0.9099082326, 1.0742064939}},
+      {4, "bcs", {1.1532233364, 0.6922814432, 0.8778740219}}, {6, "sbc", {0.7126465187, 1.0375797776, 0.7413308277}},
+      {7, "bsc", {1.2497364416, 1.0999349111, 1.0175411400}}, {10, "csb", {1.3813760701, 0.6536139189, 1.0657466096}}};
+  AugmentConfig config = config_of("none");
+  config.color_jitter = 0.4;
+  for (const Drawn& d : all) {
+    Four want = kFour;
+    for (size_t i = 0; i < 3; ++i) want = enhanced(want, d.order[i], d.factors[i]);
+    EXPECT_EQ(back(train(config, picture_of(kFour), 2, d.key), 2), picture_of(want)) << d.order;
+  }
 }
 
 TEST(Transform, JitterOfOneStaysPositive) {

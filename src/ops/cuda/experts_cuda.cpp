@@ -73,8 +73,14 @@ Tensor sum_cuda(const Tensor& given, const Tensor& place, int64_t k) {
   return out;
 }
 
+/// Two halves of whole vectors.
+void check_halves(const Tensor& p) {
+  TORCH_CHECK(p.size(1) % 16 == 0, "[weighted_swiglu] p has ", p.size(1), " columns, which is no multiple of 16");
+}
+
 Tensor swiglu_cuda(const Tensor& given, const Tensor& weights, const Tensor& slot) {
   check_rows(given, "p");
+  check_halves(given);
   const c10::cuda::CUDAGuard guard(given.device());
   const Tensor p = aligned(given), out = at::empty({p.size(0), p.size(1) / 2}, p.options());
   C10_CUDA_CHECK(kernels::weighted_swiglu_cuda(p.const_data_ptr(), floats(weights), ints(slot, p.size(0), "slot"),
@@ -86,6 +92,7 @@ Tensor swiglu_cuda(const Tensor& given, const Tensor& weights, const Tensor& slo
 std::tuple<Tensor, Tensor, Tensor> backward_cuda(const Tensor& given, const Tensor& gradient, const Tensor& weights,
                                                  const Tensor& slot) {
   check_rows(given, "p");
+  check_halves(given);
   check_rows(gradient, "u");
   TORCH_CHECK(gradient.size(0) == given.size(0) && 2 * gradient.size(1) == given.size(1), "[weighted_swiglu_backward] ",
               given.sizes(), " and ", gradient.sizes(), " do not fit");
