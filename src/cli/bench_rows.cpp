@@ -48,8 +48,7 @@ void print_rows(const std::string& workload, const std::vector<Row>& rows, const
           "{:.2f}, \"first_step_s\": "
           "{:.2f}, "
           "\"deterministic\": {}, \"graph\": {}, \"threads\": {}, \"device\": \"{}\", \"revision\": \"{}\", "
-          "\"steps_ms\": "
-          "[{:.1f}]}}\n",
+          "\"steps_ms\": [{:.1f}]}}\n",
           workload, m.scheme, ms, low, high, 1e3 * items / ms, mfu, row.parameters, row.peak_gb, row.update_ms,
           row.first_step_s, deterministic, row.graph, at::get_num_threads(),
           place.device.is_cuda() ? place.name : place.device.str(), versions().revision, fmt::join(row.ms, ", "));

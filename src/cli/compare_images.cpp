@@ -102,8 +102,7 @@ void run(const Options& o) {
   if (width != b.features.size(1))
     fail("{}: '{}' is [{}, {}], '{}' [{}, {}]: both must be as wide", o.features, o.a, na, width, o.b, nb,
          b.features.size(1));
-  SetDistance d = distance_between(a.features.to(device), b.features.to(device), o.distance);
-  d.frechet = std::max(0.0, d.frechet);  // sets that are the same may come out below, by rounding
+  const SetDistance d = distance_between(a.features.to(device), b.features.to(device), o.distance);
   // Subsets that are the whole sets do not differ.
   const bool spread = std::max(na, nb) > o.distance.subset_size;
   if (o.json) {

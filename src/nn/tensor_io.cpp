@@ -64,9 +64,10 @@ std::string save_tensors(const std::string& path, const NamedTensors& tensors,
   return write_fetched(path, out, metadata);
 }
 
-void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const std::string& prefix, bool exact) {
+void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const std::string& prefix,
+                  const std::set<std::string>& spare) {
   const at::NoGradGuard no_grad;
-  std::set<std::string> used;
+  std::set<std::string> used = spare;
   for (const auto& [name, tensor] : into) {
     const TensorView& view = file.at(prefix + name);
     if (at::IntArrayRef(view.shape) != tensor.sizes())
@@ -75,7 +76,6 @@ void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const s
     tensor.copy_(to_tensor(view));
     used.insert(prefix + name);
   }
-  if (!exact) return;
   for (const auto& [name, view] : file.tensors())
     if (name.starts_with(prefix) && !used.contains(name))
       fail("{}: tensor '{}' is not part of this model", file.name(), name);

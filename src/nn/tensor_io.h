@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +24,10 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 std::string save_tensors(const std::string& path, const NamedTensors& tensors,
                          const std::map<std::string, std::string>& metadata = {});
 
-/// Copies `<prefix><name>` of the file into every named tensor; names, shapes and completeness are checked, and with
-/// `exact` nothing else may stand in the file.
+/// Copies `<prefix><name>` of the file into every named tensor; names, shapes and completeness are checked. Nothing
+/// else may stand in the file but `spare`.
 void load_tensors(const SafetensorsFile& file, const NamedTensors& into, const std::string& prefix = "",
-                  bool exact = true);
+                  const std::set<std::string>& spare = {});
 
 NamedTensors named(const Params& params);
 

@@ -38,14 +38,15 @@ void check(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-// tr (ΣaΣb)^½ = Σ sqrt of the eigenvalues of Σa^½ Σb Σa^½, which is symmetric. Rounding may make zeros negative.
+// tr (ΣaΣb)^½ = Σ sqrt of the eigenvalues of Σa^½ Σb Σa^½, which is symmetric. Rounding may make zeros negative,
+// those and the distance of a set to itself.
 double frechet_distance(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor ma = a.mean(0), mb = b.mean(0), sa = covariance(a, ma), sb = covariance(b, mb);
   const auto [values, vectors] = at::linalg_eigh(sa);
   const at::Tensor root = at::matmul(vectors * values.clamp_min(0).sqrt(), vectors.t());
   const at::Tensor product = at::matmul(at::matmul(root, sb), root);
   const at::Tensor shared = at::linalg_eigvalsh((product + product.t()) / 2).clamp_min(0).sqrt().sum();
-  return ((ma - mb).square().sum() + sa.trace() + sb.trace() - 2 * shared).item<double>();
+  return ((ma - mb).square().sum() + sa.trace() + sb.trace() - 2 * shared).clamp_min(0).item<double>();
 }
 
 double kernel_distance(const at::Tensor& a, const at::Tensor& b) {

@@ -40,6 +40,7 @@ void load_weights(const SafetensorsFile& file, const Params& params) {
   if (file.tensors().contains(kPositions) && params.has(kPositions) && second != params.has("dist_token"))
     fail("{}: its model.distilled is {}, that of this model {}; both must be the same", file.name(), second, !second);
   NamedTensors into;
+  std::set<std::string> spare;
   for (const Parameter& p : params.all()) {
     const auto stored = file.tensors().find(p.name);
     if (p.kind == ParamKind::state && stored == file.tensors().end()) continue;
@@ -53,12 +54,12 @@ void load_weights(const SafetensorsFile& file, const Params& params) {
     const int64_t prefix = params.has("dist_token") ? 2 : 1, patches = p.value.size(1) - prefix,
                   side = std::llround(std::sqrt(static_cast<double>(patches)));
     at::Tensor(p.value).copy_(resize_positions(to_tensor(stored->second), prefix, side));
+    spare.insert(p.name);
   }
-  load_tensors(file, into, "", false);
   // Biases that balance experts come and go with the kind of balancing; new ones begin at 0.
   for (const auto& [name, tensor] : file.tensors())
-    if (!params.has(name) && !name.ends_with(".moe.balance_bias"))
-      fail("{}: tensor '{}' is not part of this model", file.name(), name);
+    if (name.ends_with(".moe.balance_bias")) spare.insert(name);
+  load_tensors(file, into, "", spare);
 }
 
 int64_t count_parameters(const Recipe& recipe) {

@@ -1,12 +1,26 @@
 // Image models in a size that trains in a fraction of a second, and folders of pictures for them.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <span>
+
 #include "images/codec.h"
 #include "process.h"
 
 namespace siamese::test {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Each command is refused with one line that holds the words beside it.
+inline void expect_refused(std::span<const std::pair<Args, std::string>> cases) {
+  for (const auto& [args, message] : cases) {
+    const Outcome o = run_siamese(args);
+    EXPECT_EQ(o.status, 1) << shown(args);
+    EXPECT_TRUE(contains(o.err, message)) << shown(args) << ": " << o.err;
+    EXPECT_EQ(lines(o.err).size(), 1U) << o.err;
+  }
+}
 
 /// `family`: deit or dit. The recipe is written beside the run.
 inline Args image_train(const std::string& family, const std::string& out, const Args& more = {}) {

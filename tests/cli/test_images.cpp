@@ -86,12 +86,7 @@ TEST_F(Images, WhatDoesNotFitIsRefused) {
       {{"compare-images", path("nowhere"), path("nowhere"), "--features", path("deit")}, "nowhere"},
       {{"train", "deit-cifar10", "--set", "data.images=" + path("nowhere"), "--out", path("x")}, "does not exist"},
   };
-  for (const auto& [args, message] : cases) {
-    const Outcome o = run_siamese(args);
-    EXPECT_EQ(o.status, 1) << shown(args);
-    EXPECT_TRUE(contains(o.err, message)) << shown(args) << ": " << o.err;
-    EXPECT_EQ(lines(o.err).size(), 1U) << o.err;
-  }
+  expect_refused(cases);
 }
 
 }  // namespace

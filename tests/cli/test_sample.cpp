@@ -83,12 +83,7 @@ TEST_F(Sample, MessagesNameTheKey) {
       {train("deit", {"model.distilled=true"}) + Args{"--init-from", path("deit")},
        "model.safetensors: its model.distilled is false, that of this model true"},
   };
-  for (const auto& [args, message] : cases) {
-    const Outcome o = run_siamese(args);
-    EXPECT_EQ(o.status, 1) << shown(args);
-    EXPECT_TRUE(contains(o.err, message)) << shown(args) << ": " << o.err;
-    EXPECT_EQ(lines(o.err).size(), 1U) << o.err;
-  }
+  expect_refused(cases);
 }
 
 }  // namespace
