@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What a PyTorch user would write for a mixture: a loop over the experts. Times forward and backward of a language
-model on this GPU, and of a dense one whose feed-forward is as wide as the active experts together. Everything between
-the loop's gathers is compiled, sizes of an expert's rows left open.
+"""What a PyTorch user has for a mixture: a loop over the experts. Times forward and backward of a language model on
+this GPU: `loop` with three matrices an expert, as Hugging Face's OLMoE has them; `stacked` with the experts' matrices
+in one tensor, gate and up together; `dense` without experts, its feed-forward as wide as the active ones together.
+Everything between the loop's gathers is compiled, sizes of an expert's rows left open.
 
   bench/peer_moe.py                      OLMoE's blocks: d 2048, 64 experts of 1,024, 8 a token, 32,768 tokens
-  bench/peer_moe.py --layers 4 --tokens 16384
+  bench/peer_moe.py --layers 4 --tokens 16384 --micro-batches 2 --rows loop
 """
 import argparse
 import json
@@ -20,20 +21,31 @@ def feed_forward(x, w1, w2):
 
 
 @torch.compile(dynamic=True)
-def expert(x, token, weight, w1, w2):
+def stacked_expert(x, token, weight, w1, w2):
     return feed_forward(x[token], w1, w2) * weight[:, None].to(x.dtype)
 
 
+@torch.compile(dynamic=True)
+def lone_expert(x, token, weight, gate, up, down):
+    x = x[token]
+    return F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down) * weight[:, None].to(x.dtype)
+
+
 class Block(torch.nn.Module):
-    def __init__(self, a, experts, width):
+    def __init__(self, a, experts, width, lone):
         super().__init__()
         self.heads, self.experts, self.top_k = a.heads, experts, a.top_k
         self.norm_a, self.norm_f = torch.nn.RMSNorm(a.d), torch.nn.RMSNorm(a.d)
         self.qkv, self.out = torch.nn.Linear(a.d, 3 * a.d, bias=False), torch.nn.Linear(a.d, a.d, bias=False)
-        shape = [experts] if experts else []
         self.router = torch.nn.Linear(a.d, experts, bias=False) if experts else None
-        self.w1 = torch.nn.Parameter(torch.randn(*shape, 2 * width, a.d) * a.d**-0.5)
-        self.w2 = torch.nn.Parameter(torch.randn(*shape, a.d, width) * width**-0.5)
+        empty = lambda *shape: torch.nn.Parameter(torch.empty(*shape))
+        if experts and lone:
+            for name, shape in (("gate", (width, a.d)), ("up", (width, a.d)), ("down", (a.d, width))):
+                setattr(self, name, torch.nn.ParameterList(empty(*shape) for _ in range(experts)))
+        else:
+            stack = [experts] if experts else []
+            self.w1, self.w2 = empty(*stack, 2 * width, a.d), empty(*stack, a.d, width)
+        self.stacked, self.expert = not lone, lone_expert if lone else stacked_expert
 
     def route(self, x):
         return F.softmax(self.router(x).float(), -1).topk(self.top_k, -1)
@@ -42,9 +54,10 @@ class Block(torch.nn.Module):
     def mixture(self, x, weights, chosen):
         # Unbound, not indexed: the gradient of an index is as large as all experts.
         out = torch.zeros_like(x)
-        for e, (w1, w2) in enumerate(zip(self.w1.unbind(0), self.w2.unbind(0))):
+        mine = zip(self.w1.unbind(0), self.w2.unbind(0)) if self.stacked else zip(self.gate, self.up, self.down)
+        for e, matrices in enumerate(mine):
             token, slot = torch.where(chosen == e)
-            out.index_add_(0, token, expert(x, token, weights[token, slot], w1, w2))
+            out.index_add_(0, token, self.expert(x, token, weights[token, slot], *matrices))
         return out
 
     def attention(self, x):
@@ -60,10 +73,10 @@ class Block(torch.nn.Module):
 
 
 class Model(torch.nn.Module):
-    def __init__(self, a, experts, width):
+    def __init__(self, a, experts, width, lone):
         super().__init__()
         self.embedding, self.head = torch.nn.Embedding(a.vocab, a.d), torch.nn.Linear(a.d, a.vocab, bias=False)
-        self.blocks = torch.nn.ModuleList(Block(a, experts, width) for _ in range(a.layers))
+        self.blocks = torch.nn.ModuleList(Block(a, experts, width, lone) for _ in range(a.layers))
         self.norm = torch.nn.RMSNorm(a.d)
 
     def forward(self, tokens):
@@ -73,12 +86,12 @@ class Model(torch.nn.Module):
         return F.cross_entropy(self.head(self.norm(x)[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
-def run(name, a, experts, width):
+def run(name, a, experts, width, lone=False):
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
-        model = Model(a, experts, width)
-        tokens = torch.randint(a.vocab, (a.tokens // a.length, a.length))
+        model = Model(a, experts, width, lone)
+        tokens = torch.randint(a.vocab, (a.tokens // a.length, a.length)).chunk(a.micro_batches)
     for p in model.parameters():
         if p.dim() > 1:
             torch.nn.init.normal_(p, std=0.02)
@@ -87,7 +100,8 @@ def run(name, a, experts, width):
     for i in range(a.warm + a.steps):
         begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
         begin.record()
-        step(tokens).backward()
+        for part in tokens:
+            (step(part) / a.micro_batches).backward()
         end.record()
         torch.cuda.synchronize()
         model.zero_grad(set_to_none=True)
@@ -96,7 +110,7 @@ def run(name, a, experts, width):
         if i >= a.warm:
             ms.append(begin.elapsed_time(end))
     ms.sort()
-    row = dict(peer=name, layers=a.layers, tokens=a.tokens, ms=round(ms[len(ms) // 2], 2), ms_min=round(ms[0], 2),
+    row = dict(peer=name, layers=a.layers, tokens=a.tokens, micro_batches=a.micro_batches, ms=round(ms[len(ms) // 2], 2), ms_min=round(ms[0], 2),
                ms_max=round(ms[-1], 2), warm_s=round(warm, 1), torch=torch.__version__,
                device=torch.cuda.get_device_name(), peak_gb=round(torch.cuda.max_memory_allocated() / 2**30, 1))
     print(json.dumps(row), flush=True)
@@ -105,12 +119,16 @@ def run(name, a, experts, width):
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sizes = dict(d=2048, heads=16, layers=8, vocab=50304, experts=64, top_k=8, width=1024, tokens=32768, length=2048,
-                 warm=3, steps=7)
+                 micro_batches=1, warm=3, steps=7)
     for key, default in sizes.items():
         p.add_argument("--" + key.replace("_", "-"), type=int, default=default, help="default: %(default)s")
+    p.add_argument("--rows", default="loop,stacked,dense", help="which of them (default: %(default)s)")
     a = p.parse_args()
-    run("loop", a, a.experts, a.width)
-    torch.compiler.reset()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    run("dense", a, 0, a.top_k * a.width)
+    for name, experts, width, lone in (("loop", a.experts, a.width, True), ("stacked", a.experts, a.width, False),
+                                          ("dense", 0, a.top_k * a.width, False)):
+        if name not in a.rows.split(","):
+            continue
+        run(name, a, experts, width, lone)
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()

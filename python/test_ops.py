@@ -239,7 +239,7 @@ class Opcheck(unittest.TestCase):
             for capacity in (0, 5):  # 37 tokens, each with 2 of 6 experts
                 token, slot, place, *_ = torch.ops.siamese.expert_sort(chosen, 6, capacity)
                 p, u, ys = (make(len(slot), width) for width in (32, 16, 24))
-                calls = dict(expert_sort=(chosen, 6, capacity), gather_rows=(make(37, 24), token), gather_sum=(ys, place, 2),
+                calls = dict(expert_sort=(chosen, 6, capacity), spread_rows=(make(37, 24), place, token), gather_sum=(ys, place, 2),
                              weighted_swiglu=(p, weights, slot), weighted_swiglu_backward=(p, u, weights, slot))
                 for name, args in calls.items():  # no autograd of their own: the mixture's node calls them both ways
                     op = getattr(torch.ops.siamese, name).default

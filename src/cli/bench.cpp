@@ -12,6 +12,7 @@
 #include "cli/common.h"
 #include "cli/profile.h"
 #include "train/device.h"
+#include "train/execution.h"
 #include "train/models.h"
 #include "train/step_runner.h"
 #include "util/clock.h"
@@ -23,7 +24,7 @@ namespace {
 struct Options : RunOptions {
   std::vector<std::string> workloads, set;
   std::string schemes = "pre,siamese,siamese_hybrid";
-  int64_t steps = 10, rounds = 0;
+  int64_t steps = 10, rounds = 0, parts = 1;
   double rest = 8;
   bool json = false, eager = false, profile = false, ops = false;
 };
@@ -77,7 +78,7 @@ class Bench {
       }
       if (rows.empty()) fail("--schemes '{}' names no scheme", o_.schemes);
       device_.is_cuda() ? one_by_one(rows) : in_turns(rows);
-      print_rows(workload, rows, {device_, name_, o_.json});
+      print_rows(workload, rows, {device_, name_, o_.parts, o_.json});
     }
   }
 
@@ -87,8 +88,8 @@ class Bench {
     const double from = begun_ ? seconds_now() : process_start();
     begun_ = true;
     set_deterministic(row.recipe.train.deterministic);
-    row.graph = device_.is_cuda() && !o_.eager && graph_obstacle(row.recipe).key.empty();
-    row.runner = std::make_unique<StepRunner>(row.recipe, device_, row.graph);
+    row.graph = device_.is_cuda() && !o_.eager && graph_obstacle(row.recipe, device_).key.empty();
+    row.runner = std::make_unique<StepRunner>(row.recipe, device_, row.graph, o_.parts);
     row.parameters = static_cast<double>(active_parameters(row.runner->params(), row.recipe.model));
     row.runner->step(++row.step).cpu();  // waits for a GPU
     row.first_step_s = seconds_now() - from;
@@ -183,6 +184,7 @@ void add_bench(CLI::App& app) {
   sub->add_option("--steps", o->steps, "timed steps a round")->capture_default_str()->check(CLI::Range(1, 1000000));
   sub->add_option("--rounds", o->rounds, "rounds; on a CPU the schemes take turns (default: 3, on a GPU 1)")
       ->check(CLI::Range(1, 1000));
+  sub->add_option("--parts", o->parts, "micro-batches a step")->capture_default_str()->check(CLI::Range(1, 1000));
   sub->add_option("--rest", o->rest, "on a GPU: seconds of rest before every scheme but the first")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 600.0));

@@ -30,8 +30,8 @@ void print_rows(const std::string& workload, const std::vector<Row>& rows, const
   Table table = {{"scheme", "ms (median)", "10 % … 90 %", words ? "tokens/s" : "images/s", "MFU", "peak GiB",
                   "over the first", "update, ms", "first step s"}};
   const double base = rows.front().median();
-  const double tokens = static_cast<double>(t.micro_batch_size * length),
-               items = words ? tokens : static_cast<double>(t.micro_batch_size);
+  const double tokens = static_cast<double>(place.parts * t.micro_batch_size * length),
+               items = words ? tokens : static_cast<double>(place.parts * t.micro_batch_size);
   for (const Row& row : rows) {
     const double ms = row.median(), low = row.quantile(0.1), high = row.quantile(0.9);
     const ModelConfig& m = row.recipe.model;
@@ -47,10 +47,11 @@ void print_rows(const std::string& workload, const std::vector<Row>& rows, const
           "\"items_per_s\": {:.0f}, \"mfu\": {:.3f}, \"parameters\": {:.0f}, \"peak_gb\": {:.2f}, \"update_ms\": "
           "{:.2f}, \"first_step_s\": "
           "{:.2f}, "
-          "\"deterministic\": {}, \"graph\": {}, \"threads\": {}, \"device\": \"{}\", \"revision\": \"{}\", "
+          "\"deterministic\": {}, \"graph\": {}, \"parts\": {}, \"threads\": {}, \"device\": \"{}\", \"revision\": "
+          "\"{}\", "
           "\"steps_ms\": [{:.1f}]}}\n",
           workload, m.scheme, ms, low, high, 1e3 * items / ms, mfu, row.parameters, row.peak_gb, row.update_ms,
-          row.first_step_s, deterministic, row.graph, at::get_num_threads(),
+          row.first_step_s, deterministic, row.graph, place.parts, at::get_num_threads(),
           place.device.is_cuda() ? place.name : place.device.str(), versions().revision, fmt::join(row.ms, ", "));
     table.push_back(
         {m.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
@@ -60,7 +61,8 @@ void print_rows(const std::string& workload, const std::vector<Row>& rows, const
   }
   std::fflush(stdout);
   if (place.json) return;
-  fmt::print("{}, {} × {} tokens, {}", workload, t.micro_batch_size, length,
+  fmt::print("{}, {}{} × {} tokens, {}", workload, place.parts > 1 ? fmt::format("{} × ", place.parts) : "",
+             t.micro_batch_size, length,
              place.device.is_cuda() ? place.name : fmt::format("{} threads", at::get_num_threads()));
   const ModelConfig& m = rows.front().recipe.model;
   if (place.device.is_cuda() && words)

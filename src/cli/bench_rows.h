@@ -32,7 +32,8 @@ struct Row {
 
 struct BenchPlace {
   at::Device device;
-  std::string name;  // of the GPU
+  std::string name;   // of the GPU
+  int64_t parts = 1;  // micro-batches a step
   bool json = false;
 };
 /// A table, or JSON lines; overheads are against the first row.

@@ -6,6 +6,7 @@
 
 #include "ops/experts.h"
 #include "ops/experts_padded.h"
+#include "ops/router_product.h"
 #include "util/error.h"
 
 namespace siamese {
@@ -32,12 +33,18 @@ at::Tensor mean_entropy(const at::Tensor& p) { return -at::xlogy(p, p).sum(1).me
 at::Tensor Mixture::operator()(const at::Tensor& z, const Forward& forward) const {
   const at::Tensor x = z.reshape({-1, z.size(-1)});
   const int64_t count = router.size(0), k = config.top_k, tokens = x.size(0);
-  at::Tensor seen = exact(x);
-  if (forward.training && config.jitter > 0) {
-    const at::Tensor u = uniform(z.sizes(), z.device(), forward.draw(z, kRouterJitter, block)).view(x.sizes());
-    seen = seen * (1 + config.jitter * (2 * u - 1)).to(seen.scalar_type());
+  const bool jitter = forward.training && config.jitter > 0;
+  at::Tensor logits;
+  if (fused && !jitter && x.is_cuda() && x.scalar_type() == at::kBFloat16) {
+    logits = router_product(x, exact(router));
+  } else {
+    at::Tensor seen = exact(x);
+    if (jitter) {
+      const at::Tensor u = uniform(z.sizes(), z.device(), forward.draw(z, kRouterJitter, block)).view(x.sizes());
+      seen = seen * (1 + config.jitter * (2 * u - 1)).to(seen.scalar_type());
+    }
+    logits = at::linear(seen, exact(router));
   }
-  const at::Tensor logits = at::linear(seen, exact(router));
   if (forward.probe) forward.see(fmt::format("router logits of block {}", block), logits);
   const bool softmax = config.score == "softmax";
   const at::Tensor scores = softmax ? logits.softmax(1) : logits.sigmoid();

@@ -39,8 +39,8 @@ Tensor rows_or_zero(const Tensor& t, const Tensor& index) {
   return t.index_select(0, index.clamp_min(0)) * real.to(t.scalar_type()).unsqueeze(1);
 }
 
-Tensor gather_plain(const Tensor& x, const Tensor& token) { return rows_or_zero(x, token); }
-Tensor gather_meta(const Tensor& x, const Tensor& token) {
+Tensor spread_plain(const Tensor& x, const Tensor&, const Tensor& token) { return rows_or_zero(x, token); }
+Tensor spread_meta(const Tensor& x, const Tensor&, const Tensor& token) {
   return at::empty_symint({token.sym_size(0), x.sym_size(1)}, x.options());
 }
 
@@ -99,21 +99,21 @@ TORCH_LIBRARY_FRAGMENT(siamese, m) {
   m.def(
       "expert_sort(Tensor chosen, int experts, int capacity=0) -> (Tensor token, Tensor slot, Tensor place, "
       "Tensor ends, Tensor load)");
-  m.def("gather_rows(Tensor x, Tensor token) -> Tensor");
+  m.def("spread_rows(Tensor x, Tensor place, Tensor token) -> Tensor");
   m.def("gather_sum(Tensor rows, Tensor place, int k) -> Tensor");
   m.def("weighted_swiglu(Tensor p, Tensor weights, Tensor slot) -> Tensor");
   m.def("weighted_swiglu_backward(Tensor p, Tensor u, Tensor weights, Tensor slot) -> (Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(siamese, CPU, m) {
   m.impl("expert_sort", sort_plain);
-  m.impl("gather_rows", gather_plain);
+  m.impl("spread_rows", spread_plain);
   m.impl("gather_sum", sum_plain);
   m.impl("weighted_swiglu", swiglu_plain);
   m.impl("weighted_swiglu_backward", backward_plain);
 }
 TORCH_LIBRARY_IMPL(siamese, Meta, m) {
   m.impl("expert_sort", sort_meta);
-  m.impl("gather_rows", gather_meta);
+  m.impl("spread_rows", spread_meta);
   m.impl("gather_sum", sum_meta);
   m.impl("weighted_swiglu", swiglu_meta);
   m.impl("weighted_swiglu_backward", backward_meta);
@@ -125,10 +125,10 @@ PaddedRows expert_sort(const Tensor& chosen, int64_t experts, int64_t capacity) 
   const auto [token, slot, place, ends, load] = op.call(chosen, experts, capacity);
   return {token, slot, place, ends, load};
 }
-Tensor gather_rows(const Tensor& x, const Tensor& token) {
+Tensor spread_rows(const Tensor& x, const Tensor& place, const Tensor& token) {
   static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("siamese::gather_rows", "").typed<decltype(gather_rows)>();
-  return op.call(x, token);
+      c10::Dispatcher::singleton().findSchemaOrThrow("siamese::spread_rows", "").typed<decltype(spread_rows)>();
+  return op.call(x, place, token);
 }
 Tensor gather_sum(const Tensor& rows, const Tensor& place, int64_t k) {
   static const auto op =
@@ -165,11 +165,13 @@ Tensor transposed_product_of_groups(const Tensor& a, const Tensor& b, const Tens
   return out;
 }
 
-bool expert_kernels_serve(const Tensor& x, const Tensor& w1) {
+bool expert_kernels_serve(at::IntArrayRef w1, at::ScalarType type, at::Device device) {
   static const bool there = has_cuda_kernel("siamese::expert_sort");
-  return there && x.is_cuda() && x.scalar_type() == at::kBFloat16 && w1.scalar_type() == at::kBFloat16 &&
-         w1.size(0) <= kernels::kMostExperts && w1.size(1) % 16 == 0 && w1.size(2) % 8 == 0 && gpu_tools() != nullptr &&
-         by_groups(gpu_tools()->capability(x.device().index()));
+  return there && device.is_cuda() && type == at::kBFloat16 && w1[0] <= kernels::kMostExperts && w1[1] % 16 == 0 &&
+         w1[2] % 8 == 0 && gpu_tools() != nullptr && by_groups(gpu_tools()->capability(device.index()));
+}
+bool expert_kernels_serve(const Tensor& x, const Tensor& w1) {
+  return x.scalar_type() == w1.scalar_type() && expert_kernels_serve(w1.sizes(), x.scalar_type(), x.device());
 }
 
 }  // namespace siamese

@@ -18,8 +18,8 @@ struct PaddedRows {
 /// `siamese::expert_sort`: chosen [T, k] int64; `capacity`: rows an expert takes, first come first served; 0: all.
 PaddedRows expert_sort(const at::Tensor& chosen, int64_t experts, int64_t capacity);
 
-/// `siamese::gather_rows`: x[token], 0 where token is -1.
-at::Tensor gather_rows(const at::Tensor& x, const at::Tensor& token);
+/// `siamese::spread_rows`: row place[t, j] is x[t], one that is nobody's 0.
+at::Tensor spread_rows(const at::Tensor& x, const at::Tensor& place, const at::Tensor& token);
 /// `siamese::gather_sum`: [T, d], the sum of each token's k rows in order.
 at::Tensor gather_sum(const at::Tensor& rows, const at::Tensor& place, int64_t k);
 
@@ -36,6 +36,7 @@ at::Tensor product_by_groups(const at::Tensor& a, const at::Tensor& b, const at:
 at::Tensor transposed_product_of_groups(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends);
 
 /// Whether there are kernels for them: bf16 on Hopper or Blackwell (9.0, 10.0), widths that are multiples of 8.
+bool expert_kernels_serve(at::IntArrayRef w1, at::ScalarType type, at::Device device);
 bool expert_kernels_serve(const at::Tensor& x, const at::Tensor& w1);
 
 }  // namespace siamese

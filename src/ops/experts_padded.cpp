@@ -15,7 +15,7 @@ class PaddedFunction : public torch::autograd::Function<PaddedFunction> {
                         const Tensor& w2, const Tensor& token, const Tensor& slot, const Tensor& place,
                         const Tensor& ends) {
     at::AutoDispatchBelowADInplaceOrView guard;
-    const Tensor p = product_by_groups(gather_rows(x, token), w1.transpose(1, 2), ends);
+    const Tensor p = product_by_groups(spread_rows(x, place, token), w1.transpose(1, 2), ends);
     const Tensor ys = product_by_groups(weighted_swiglu(p, weights, slot), w2.transpose(1, 2), ends);
     ctx->save_for_backward({x, weights, w1, w2, token, slot, place, ends, p});
     return gather_sum(ys, place, weights.size(1));
@@ -26,12 +26,12 @@ class PaddedFunction : public torch::autograd::Function<PaddedFunction> {
     const Tensor& ends = s[kEnds];
     Tensor gx, gw1, gw2, gp, h, gweights;
     {
-      const Tensor gs = gather_rows(grads[0].contiguous(), s[kToken]);
+      const Tensor gs = spread_rows(grads[0].contiguous(), s[kPlace], s[kToken]);
       std::tie(gp, h, gweights) =
           weighted_swiglu_backward(s[kP], product_by_groups(gs, s[kW2], ends), s[kWeights], s[kSlot]);
       gw2 = transposed_product_of_groups(gs, h, ends);
     }
-    gw1 = transposed_product_of_groups(gp, gather_rows(s[kX], s[kToken]), ends);
+    gw1 = transposed_product_of_groups(gp, spread_rows(s[kX], s[kPlace], s[kToken]), ends);
     gx = gather_sum(product_by_groups(gp, s[kW1], ends), s[kPlace], s[kWeights].size(1));
     return {gx, gweights, gw1, gw2, {}, {}, {}, {}};
   }

@@ -208,6 +208,9 @@ std::string to_yaml(const Recipe& recipe);
 struct GraphObstacle {
   std::string_view key, why;  // empty: it can
 };
+/// Of model.moe.experts: they have kernels in bfloat16 with SwiGLU, on some GPUs (train/execution.h).
+inline constexpr std::string_view kExpertsWithoutKernels =
+    "takes plain operators here, which ask the GPU how many tokens each expert has";
 GraphObstacle graph_obstacle(const Recipe& recipe);
 
 /// One row a key: `train.lr`, its type, default, allowed values and one line of help (`siamese recipe --keys`).

@@ -166,7 +166,8 @@ GraphObstacle graph_obstacle(const Recipe& r) {
   if (m.attention_dropout > 0) return {"model.attention_dropout", kDraws};
   if (m.drop_path > 0 && m.family != "deit") return {"model.drop_path", kDraws};  // deit draws it before the step
   if (m.moe.jitter > 0) return {"model.moe.jitter", kDraws};
-  if (m.moe.experts > 0) return {"model.moe.experts", "sends another number of tokens to each expert at every step"};
+  if (m.moe.experts > 0 && (m.activation != "swiglu" || r.train.precision != "bfloat16"))
+    return {"model.moe.experts", kExpertsWithoutKernels};
   if (r.data.document_masking) return {"data.document_masking", "cuts every batch into other documents"};
   if (!m.fused) return {"model.fused", "is false, and plain operators may wait for the GPU"};
   return {};

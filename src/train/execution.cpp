@@ -7,6 +7,7 @@
 #include "nn/attention.h"
 #include "ops/attention.h"
 #include "ops/attention_choice.h"
+#include "ops/expert_ops.h"
 #include "ops/gpu_tools.h"
 #include "ops/own_attention.h"
 #include "train/device.h"
@@ -18,7 +19,7 @@ namespace {
 
 bool use_graph(const Recipe& recipe, at::Device device) {
   const std::string& wish = recipe.train.graph;
-  const GraphObstacle obstacle = graph_obstacle(recipe);
+  const GraphObstacle obstacle = graph_obstacle(recipe, device);
   const bool gpu = device.is_cuda() && gpu_tools() != nullptr;
   if (wish == "on" && !gpu) fail("train.graph is on, but this run is on {}: use auto", device.str());
   if (wish == "on" && !obstacle.key.empty()) fail("train.graph is on, but {} {}", obstacle.key, obstacle.why);
@@ -52,6 +53,15 @@ Attending attention_of(const Recipe& recipe, at::Device device) {
 }
 
 }  // namespace
+
+GraphObstacle graph_obstacle(const Recipe& recipe, at::Device device) {
+  const GraphObstacle obstacle = graph_obstacle(recipe);
+  const ModelConfig& m = recipe.model;
+  if (!obstacle.key.empty() || m.moe.experts == 0) return obstacle;
+  const int64_t w1[] = {m.moe.experts, m.moe.expert_hidden_size, m.d_model};
+  if (expert_kernels_serve(w1, at::kBFloat16, device)) return {};
+  return {"model.moe.experts", kExpertsWithoutKernels};
+}
 
 Recompute recompute_of(const Recipe& recipe, at::Device device) {
   const std::string& wish = recipe.train.recompute;

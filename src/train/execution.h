@@ -10,6 +10,9 @@
 
 namespace siamese {
 
+/// graph_obstacle(recipe), and of mixtures whether the experts have kernels on this device.
+GraphObstacle graph_obstacle(const Recipe& recipe, at::Device device);
+
 /// train.recompute with `auto` settled: feed_forward on a GPU, none on a CPU.
 Recompute recompute_of(const Recipe& recipe, at::Device device);
 const char* recompute_name(Recompute policy);

@@ -37,7 +37,8 @@ StepRunner::Loss StepRunner::language(at::Device device) {
   const at::Tensor ids =
       random_numbers({t.micro_batch_size, t.sequence_length + 1}, recipe_.model.vocab_size, device, 0);
   return [this, model = model.get(), ids] {
-    const LmLoss loss = model->loss(ids, training(), recipe_.train.z_loss);
+    const LmLoss loss =
+        model->loss(ids, training(), recipe_.train.z_loss, /*ignore=*/-100, 1.0 / static_cast<double>(parts_));
     return std::pair(loss.total, loss.ce.detach());
   };
 }
@@ -47,9 +48,9 @@ StepRunner::Loss StepRunner::classifier(at::Device device) {
   model_ = model, params_ = &model->params();
   const at::Tensor x = random_pictures(recipe_, device),
                    labels = random_numbers({x.size(0)}, recipe_.model.classes, device, 0);
-  return [model = model.get(), x, labels] {
+  return [this, model = model.get(), x, labels] {
     const at::Tensor loss = at::cross_entropy_loss(model->logits(x, training()).mean().to(at::kFloat), labels);
-    return std::pair(loss, loss.detach());
+    return std::pair(parts_ > 1 ? loss / parts_ : loss, loss.detach());
   };
 }
 
@@ -58,13 +59,14 @@ StepRunner::Loss StepRunner::diffusion(at::Device device) {
   model_ = model, params_ = &model->params();
   const at::Tensor x = random_pictures(recipe_, device), t = random_numbers({x.size(0)}, 1000, device, 2),
                    labels = random_numbers({x.size(0)}, recipe_.model.classes, device, 0);
-  return [model = model.get(), x, t, labels] {
+  return [this, model = model.get(), x, t, labels] {
     const at::Tensor loss = model->predict(x, t, labels, training()).to(at::kFloat).square().mean();
-    return std::pair(loss, loss.detach());
+    return std::pair(parts_ > 1 ? loss / parts_ : loss, loss.detach());
   };
 }
 
-StepRunner::StepRunner(const Recipe& recipe, at::Device device, bool graph) : recipe_(recipe) {
+StepRunner::StepRunner(const Recipe& recipe, at::Device device, bool graph, int64_t parts)
+    : recipe_(recipe), parts_(parts) {
   const std::string& family = recipe_.model.family;
   loss_ = family == "deit" ? classifier(device) : family == "dit" ? diffusion(device) : language(device);
   params_->initialise(recipe_.train.seed);
@@ -75,10 +77,12 @@ StepRunner::StepRunner(const Recipe& recipe, at::Device device, bool graph) : re
 StepRunner::~StepRunner() = default;
 
 void StepRunner::differentiate() {
-  const auto [total, reported] = loss_();
-  torch::autograd::backward({total});
-  optimizer_->collect();
-  reported_ = reported.to(at::kDouble);
+  for (int64_t i = 0; i < parts_; ++i) {
+    const auto [total, reported] = loss_();
+    torch::autograd::backward({total});
+    optimizer_->collect();
+    reported_ = reported.to(at::kDouble);
+  }
 }
 
 void StepRunner::update(int64_t number) {

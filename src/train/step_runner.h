@@ -17,8 +17,9 @@ namespace siamese {
 class StepRunner {
  public:
   /// Random inputs on the device; `graph` is ignored where there is no GPU. A language model's loss is the next
-  /// token's, a classifier's the label's, a diffusion model's the mean square of its prediction.
-  StepRunner(const Recipe& recipe, at::Device device, bool graph);
+  /// token's, a classifier's the label's, a diffusion model's the mean square of its prediction. A step has `parts`
+  /// micro-batches, always the same one.
+  StepRunner(const Recipe& recipe, at::Device device, bool graph, int64_t parts = 1);
   ~StepRunner();
 
   /// Step `number` (from 1); does not wait for a GPU. What it found: train/optimizer.h.
@@ -36,6 +37,7 @@ class StepRunner {
   Loss diffusion(at::Device device);
 
   Recipe recipe_;
+  int64_t parts_;
   std::shared_ptr<void> model_;  // of any family: `loss_` knows which
   Params* params_ = nullptr;
   Loss loss_;

@@ -49,6 +49,11 @@ TEST(Execution, GraphsCannotHoldWhatChangesWithTheStep) {
   EXPECT_EQ(graph_obstacle(recipe).key, "");
   recipe.model.drop_path = 0.1;
   EXPECT_EQ(graph_obstacle(recipe).key, "model.drop_path");
+  recipe = pico_recipe({"model.moe.experts=4", "train.precision=bfloat16"});
+  EXPECT_EQ(graph_obstacle(recipe).key, "");
+  EXPECT_EQ(graph_obstacle(recipe, at::kCPU).key, "model.moe.experts");  // no kernels there
+  recipe.train.precision = "float32";
+  EXPECT_EQ(graph_obstacle(recipe).key, "model.moe.experts");
 }
 
 TEST(Execution, TheRunSaysHowItRan) {

@@ -126,7 +126,7 @@ TEST_F(GpuExperts, RowsAreTheCpus) {
       auto to = [&](const at::Tensor& t) { return t.is_floating_point() ? t.to(device, type) : t.to(device); };
       const at::Tensor w = weights.to(device, type == at::kDouble ? type : at::kFloat), slot = to(rows.slot);
       const auto [gp, h, gw] = weighted_swiglu_backward(to(p), to(u), w, slot);
-      return std::vector<at::Tensor>{gather_rows(to(x), to(rows.token)),
+      return std::vector<at::Tensor>{spread_rows(to(x), to(rows.place), to(rows.token)),
                                      gather_sum(to(ys), to(rows.place), c.k),
                                      weighted_swiglu(to(p), w, slot),
                                      gp,

@@ -135,6 +135,19 @@ TEST_F(GpuTrainStep, GraphInFp32AndWithRecomputedBlocks) {
   }
 }
 
+// Every replay sends other numbers of tokens to each expert.
+TEST_F(GpuTrainStep, GraphOfAMixtureGivesThePlainStepsLosses) {
+  for (const char* balance : {"model.moe.balance=bias", "model.moe.capacity_factor=1.1"}) {
+    std::vector<std::pair<double, double>> found[2];
+    for (const bool graph : {false, true})
+      found[graph] = trained(small_recipe({balance, "model.moe.experts=8", "model.moe.expert_hidden_size=64",
+                                           "train.steps=6", "train.deterministic=true", "train.lr=0.01",
+                                           fmt::format("train.graph={}", graph ? "on" : "off")}));
+    ASSERT_EQ(found[0].size(), 6U);
+    EXPECT_EQ(found[0], found[1]) << balance;
+  }
+}
+
 // Evaluation and checkpoints between the replays must not disturb them.
 TEST_F(GpuTrainStep, ResumesDigitForDigitWhenDeterministic) {
   for (const char* graph : {"on", "off"}) expect_resumes({fmt::format("train.graph={}", graph)});
@@ -142,9 +155,11 @@ TEST_F(GpuTrainStep, ResumesDigitForDigitWhenDeterministic) {
 
 // The biases that balance experts go on as well: they are in the weights' file.
 TEST_F(GpuTrainStep, MixturesResumeDigitForDigitWhenDeterministic) {
-  for (const char* rows : {"train.micro_batch_size=8", "train.micro_batch_size=2"})
-    expect_resumes({rows, "model.moe.experts=8", "model.moe.expert_hidden_size=64", "model.moe.balance=bias",
-                    "model.moe.score=sigmoid", "model.moe.bias_rate=0.01"});
+  for (const char* graph : {"on", "off"})
+    for (const char* rows : {"train.micro_batch_size=8", "train.micro_batch_size=2"})
+      expect_resumes({rows, fmt::format("train.graph={}", graph), "model.moe.experts=8",
+                      "model.moe.expert_hidden_size=64", "model.moe.balance=bias", "model.moe.score=sigmoid",
+                      "model.moe.bias_rate=0.01"});
 }
 
 TEST_F(GpuTrainStep, BadStepIsNamedUnderAGraphToo) {

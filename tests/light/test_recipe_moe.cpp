@@ -40,9 +40,8 @@ TEST(RecipeMoe, ImpossibleCombinationsNameTheirKeys) {
       {"model: {moe: {experts: 4, balance: bias, balance_weight: 0.1}}",
        "x.yaml:1: model.moe.balance_weight is an option of loss; model.moe.balance is bias"},
       {"model: {moe: {experts: 4}}\ntrain: {graph: 'on'}",
-       "x.yaml:2: train.graph is on, but model.moe.experts sends another number of tokens to each expert at every "
-       "step: "
-       "one of the two has to go"}};
+       "x.yaml:2: train.graph is on, but model.moe.experts takes plain operators here, which ask the GPU how many "
+       "tokens each expert has: one of the two has to go"}};
   for (const auto& [yaml, message] : cases) EXPECT_EQ(error_of(yaml), message);
   EXPECT_TRUE(contains(error_of("model: {moe: {experts: 4, score: relu}}"), "softmax"));
   EXPECT_TRUE(contains(error_of("model: {moe: {num_experts: 4}}"), "model.moe.experts"));

@@ -10,25 +10,35 @@ constexpr int kThreads = 256;
 
 unsigned blocks_for(int64_t vectors) { return static_cast<unsigned>((vectors + kThreads - 1) / kThreads); }
 
-/// A warp copies a row, four reads on their way at a time.
-__global__ void __launch_bounds__(kThreads)
-    gather_kernel(const bfloat* x, const int32_t* token, bfloat* out, int64_t rows, int d8) {
+/// The first `tokens` warps read a token's row once and write it wherever it goes: by tokens, not by experts, because x
+/// does not fit into the second-level cache. The others each look for rows that are nobody's among 32.
+__global__ void __launch_bounds__(kThreads) spread_kernel(const bfloat* x, const int32_t* place, const int32_t* token,
+                                                          bfloat* out, int64_t tokens, int k, int64_t rows, int d8) {
   constexpr int kAhead = 4;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
-  if (row >= rows) return;
-  const int t = token[row], lane = static_cast<int>(threadIdx.x) % 32;
-  const uint4* const from = reinterpret_cast<const uint4*>(x) + static_cast<int64_t>(t < 0 ? 0 : t) * d8;
-  uint4* const to = reinterpret_cast<uint4*>(out) + row * d8;
+  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  uint4* const to = reinterpret_cast<uint4*>(out);
+  if (warp >= tokens) {
+    const int64_t first = 32 * (warp - tokens);
+    unsigned none = __ballot_sync(0xffffffffU, first + lane < rows && token[first + lane] < 0);
+    for (; none != 0; none &= none - 1)
+      for (int c = lane; c < d8; c += 32)
+        to[(first + __ffs(static_cast<int>(none)) - 1) * d8 + c] = make_uint4(0, 0, 0, 0);
+    return;
+  }
+  const uint4* const from = reinterpret_cast<const uint4*>(x) + warp * d8;
   for (int first = lane; first < d8; first += 32 * kAhead) {
     uint4 v[kAhead];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int column = first + 32 * i;
-      v[i] = t >= 0 && column < d8 ? from[column] : make_uint4(0, 0, 0, 0);
-    }
-#pragma unroll
     for (int i = 0; i < kAhead; ++i)
-      if (first + 32 * i < d8) to[first + 32 * i] = v[i];
+      if (first + 32 * i < d8) v[i] = from[first + 32 * i];
+    for (int j = 0; j < k; ++j) {
+      const int row = place[warp * k + j];
+      if (row < 0) continue;
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+        if (first + 32 * i < d8) to[static_cast<int64_t>(row) * d8 + first + 32 * i] = v[i];
+    }
   }
 }
 
@@ -112,12 +122,13 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-cudaError_t gather_rows_cuda(const void* x, const int32_t* token, void* out, int64_t rows, int64_t d,
-                             cudaStream_t stream) {
+cudaError_t spread_rows_cuda(const void* x, const int32_t* place, const int32_t* token, void* out, int64_t tokens,
+                             int k, int64_t rows, int64_t d, cudaStream_t stream) {
   if (d % 8 != 0) return cudaErrorInvalidValue;
   if (rows == 0 || d == 0) return cudaSuccess;
-  gather_kernel<<<blocks_for(32 * rows), kThreads, 0, stream>>>(
-      static_cast<const bfloat*>(x), token, static_cast<bfloat*>(out), rows, static_cast<int>(d / 8));
+  const int64_t warps = tokens + (rows + 31) / 32;
+  spread_kernel<<<blocks_for(32 * warps), kThreads, 0, stream>>>(
+      static_cast<const bfloat*>(x), place, token, static_cast<bfloat*>(out), tokens, k, rows, static_cast<int>(d / 8));
   return cudaGetLastError();
 }
 

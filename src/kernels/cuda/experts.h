@@ -28,9 +28,9 @@ int64_t expert_sort_chunks(int64_t slots);
 /// Within an expert rows lie in the order of their slots.
 cudaError_t expert_sort_cuda(const ExpertSortCuda& call, cudaStream_t stream);
 
-/// out[i] = x[token[i]], or 0; rows of d values in bf16, d a multiple of 8.
-cudaError_t gather_rows_cuda(const void* x, const int32_t* token, void* out, int64_t rows, int64_t d,
-                             cudaStream_t stream);
+/// out[place[t, j]] = x[t], and 0 where `token` is -1; rows of d values in bf16, d a multiple of 8.
+cudaError_t spread_rows_cuda(const void* x, const int32_t* place, const int32_t* token, void* out, int64_t tokens,
+                             int k, int64_t rows, int64_t d, cudaStream_t stream);
 /// out[t] = Σ_j rows[place[t, j]] in the order of j, in fp32.
 cudaError_t gather_sum_cuda(const void* rows, const int32_t* place, void* out, int64_t tokens, int k, int64_t d,
                             cudaStream_t stream);

@@ -24,11 +24,13 @@ __global__ void __launch_bounds__(C::threads, 1) backward_kernel(StepCuda p, Pla
   allow_next();
 
   Gains<C, B::gains> gains(memory + lie.gains, at);
-  gains.fill(B::gain_y, p.gain_y, nullptr, at);
-  if constexpr (B::two) gains.fill(B::gain_a, B::whole ? p.gain_a : p.c1, nullptr, at);
-  if constexpr (B::whole) gains.fill_with(B::gain_in, at, [&](int c) { return value_at(p.gain_in, c, 1.f); });
-  if constexpr (layer) gains.fill(B::bias_u, p.bias_y, B::whole ? p.bias_a : nullptr, at);
-  if constexpr (layer && B::whole) gains.fill(B::bias_in, p.bias_in, nullptr, at);
+  gains.template fill<B::gate>(at, [&](int c, float(&v)[B::gate]) {
+    v[B::gain_y] = value_at(p.gain_y, c, 0.f);
+    if constexpr (B::two) v[B::gain_a] = value_at(B::whole ? p.gain_a : p.c1, c, 0.f);
+    if constexpr (B::whole) v[B::gain_in] = value_at(p.gain_in, c, 1.f);
+    if constexpr (layer) v[B::bias_u] = value_at(p.bias_y, c, 0.f) + (B::whole ? value_at(p.bias_a, c, 0.f) : 0.f);
+    if constexpr (layer && B::whole) v[B::bias_in] = value_at(p.bias_in, c, 0.f);
+  });
   Exchange<C::warp> rows(memory + lie.exchange, B::needs().values * C::R, at);
   __syncthreads();
   gains.settle(at);

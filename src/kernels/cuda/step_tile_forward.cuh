@@ -21,42 +21,41 @@ struct Forward {
                               (two ? 1 : 0),
                        gains = gate + (sample ? 1 : 0);
   static constexpr int numbers = two ? (layer ? 2 : 1) : 0;
-  static constexpr __host__ __device__ Needs needs() { return {kInputs, numbers, gains, whole ? 2 : 1, 0}; }
+  static constexpr __host__ __device__ Needs needs() {
+    return {kInputs, numbers, gains, (whole ? 2 : 1) * (layer ? 2 : 1), 0};
+  }
 };
 
-/// A row's statistics: mean (LayerNorm, otherwise 0) and ρ, of N rows at once. The mean first, then the deviations from
-/// it: as exact as the row-a-warp kernels.
+/// A row's statistics: mean (LayerNorm, otherwise 0) and ρ, of N rows at once. The variance is that of the squares less
+/// the mean's square, in one pass: at a mean of m deviations it is off by some 1e-6·m², while the streams' own rounding
+/// to bf16 has moved each value by up to m/512 deviations.
 template <bool layer, class C, int N>
 class Statistics {
  public:
   float mean[N], rho[N];
 
   __device__ __forceinline__ void add(int n, const float (&v)[C::E]) {
-    rho[n] = 0.f;
+    float sum = 0.f, squares = 0.f;
 #pragma unroll
-    for (int i = 0; i < C::E; ++i) rho[n] += layer ? v[i] : v[i] * v[i];
-  }
-  /// After add of all N; row(n) is what was added. `read` is called once all threads of the rows have come here.
-  template <class Row, class Read>
-  __device__ __forceinline__ void finish(Exchange<C::warp>& rows, float inverse, float eps, const Row& row,
-                                         const Read& read) {
-    rows.sum(rho);
-    read();
-#pragma unroll
-    for (int n = 0; n < N; ++n) mean[n] = layer ? rho[n] * inverse : 0.f;
-    if constexpr (layer) {
-#pragma unroll
-      for (int n = 0; n < N; ++n) {
-        const float(&v)[C::E] = row(n);
-        rho[n] = 0.f;
-#pragma unroll
-        for (int i = 0; i < C::E; ++i) rho[n] += (v[i] - mean[n]) * (v[i] - mean[n]);
-      }
-      rows.sum(rho);
+    for (int i = 0; i < C::E; ++i) {
+      if constexpr (layer) sum += v[i];
+      squares += v[i] * v[i];
     }
-#pragma unroll
-    for (int n = 0; n < N; ++n) rho[n] = rsqrtf(rho[n] * inverse + eps);
+    if constexpr (layer) all_[N + n] = sum;
+    all_[n] = squares;
   }
+  /// After add of all N.
+  __device__ __forceinline__ void finish(Exchange<C::warp>& rows, float inverse, float eps) {
+    rows.sum(all_);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      mean[n] = layer ? all_[layer ? N + n : 0] * inverse : 0.f;
+      rho[n] = rsqrtf((layer ? fmaxf(all_[n] * inverse - mean[n] * mean[n], 0.f) : all_[n] * inverse) + eps);
+    }
+  }
+
+ private:
+  float all_[layer ? 2 * N : N];  // squares, then the values themselves
 };
 
 template <Form form, bool layer, bool sample, class C>
@@ -75,15 +74,17 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
                                                           p.stats_before, 0, 3, at);
 
   Gains<C, F::gains> gains(memory + lie.gains, at);
-  gains.fill(F::gain_y, p.gain_y, nullptr, at);
-  if constexpr (layer) gains.fill(F::bias_u, p.bias_y, whole ? p.bias_a : nullptr, at);
-  if constexpr (two) {
-    gains.fill(F::gain_a, whole ? p.gain_a : p.c1, nullptr, at);
-    gains.fill(F::gain_before, p.gain_before, nullptr, at);
-    if constexpr (layer) gains.fill(F::bias_before, p.bias_before, nullptr, at);
-  }
-  if constexpr (whole) gains.fill_with(F::gain_in, at, [&](int c) { return value_at(p.gain_in, c, 1.f); });
-  if constexpr (whole && layer) gains.fill(F::bias_in, p.bias_in, nullptr, at);
+  gains.template fill<F::gate>(at, [&](int c, float(&v)[F::gate]) {
+    v[F::gain_y] = value_at(p.gain_y, c, 0.f);
+    if constexpr (layer) v[F::bias_u] = value_at(p.bias_y, c, 0.f) + (whole ? value_at(p.bias_a, c, 0.f) : 0.f);
+    if constexpr (two) {
+      v[F::gain_a] = value_at(whole ? p.gain_a : p.c1, c, 0.f);
+      v[F::gain_before] = value_at(p.gain_before, c, 0.f);
+      if constexpr (layer) v[F::bias_before] = value_at(p.bias_before, c, 0.f);
+    }
+    if constexpr (whole) v[F::gain_in] = value_at(p.gain_in, c, 1.f);
+    if constexpr (whole && layer) v[F::bias_in] = value_at(p.bias_in, c, 0.f);
+  });
   Exchange<C::warp> rows(memory + lie.exchange, F::needs().values * R, at);
   __syncthreads();
   gains.settle(at);
@@ -141,9 +142,8 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
         if constexpr (whole) streams.add(R + r, x[r]);
       }
     }
-    streams.finish(
-        rows, inverse, p.eps, [&](int n) -> const float(&)[E] { return n < R ? y[n] : x[two ? n - R : 0]; },
-        [&] { tile.refill(); });
+    streams.finish(rows, inverse, p.eps);
+    tile.refill();
     {  // u, in y's place
       float ga[E], gb[E], bias[E];
       gains.get(F::gain_y, gb);
@@ -168,8 +168,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
     if constexpr (whole) {
 #pragma unroll
       for (int r = 0; r < R; ++r) in.add(r, y[r]);
-      in.finish(
-          rows, inverse, p.eps, [&](int n) -> const float(&)[E] { return y[n]; }, [] {});
+      in.finish(rows, inverse, p.eps);
       if (!p.norm_in) {
 #pragma unroll
         for (int r = 0; r < R; ++r) in.mean[r] = 0.f, in.rho[r] = 1.f;

@@ -22,23 +22,6 @@ __device__ __forceinline__ void fold(float (&v)[M], int lane) {
   }
 }
 
-template <int N>
-__device__ __forceinline__ void read_floats(float (&v)[N], const float* p) {
-  if constexpr (N % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < N / 4; ++i) {
-      const float4 f = reinterpret_cast<const float4*>(p)[i];
-      v[4 * i] = f.x, v[4 * i + 1] = f.y, v[4 * i + 2] = f.z, v[4 * i + 3] = f.w;
-    }
-  } else if constexpr (N == 2) {
-    const float2 f = *reinterpret_cast<const float2*>(p);
-    v[0] = f.x, v[1] = f.y;
-  } else {
-    static_assert(N == 1);
-    v[0] = *p;
-  }
-}
-
 /// Sums over a row's threads, after which all of them have read what they did before. Across warps two buffers in turn:
 /// one barrier of the group suffices.
 template <bool kWarp>
@@ -47,7 +30,8 @@ class Exchange {
   __device__ Exchange(char* shared, int values, const Place& at) : at_(at) {
     stride_ = Layout::padded(at.warps) * values;
     buffer_ = reinterpret_cast<float*>(shared) + 2 * at.group * stride_;
-    for (int i = at.thread; i < 2 * stride_; i += at.threads) buffer_[i] = 0.f;  // rows of warps that do not exist
+    if constexpr (!kWarp)
+      for (int i = at.thread; i < 2 * stride_; i += at.threads) buffer_[i] = 0.f;  // rows of warps that do not exist
   }
   template <int N>
   __device__ __forceinline__ void sum(float (&v)[N]) {
@@ -63,18 +47,29 @@ class Exchange {
       float* buffer = buffer_ + turn_ * stride_;
       if (at_.lane % (32 / N) == 0) buffer[at_.warp * N + at_.lane / (32 / N)] = v[0];
       group_sync();
+      if constexpr (N <= 2) {  // the fewest steps after one another
 #pragma unroll
-      for (int n = 0; n < N; ++n) v[n] = 0.f;
+        for (int n = 0; n < N; ++n) v[n] = 0.f;
 #pragma unroll 1
-      for (int w = 0; w < at_.warps; w += 4) {
+        for (int w = 0; w < at_.warps; w += 4) {
+          float parts[4 * N];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          float part[N];
-          read_floats(part, buffer + (w + j) * N);
+          for (int i = 0; i < N; ++i)
+            *reinterpret_cast<float4*>(parts + 4 * i) = *reinterpret_cast<const float4*>(buffer + w * N + 4 * i);
 #pragma unroll
-          for (int n = 0; n < N; ++n) v[n] += part[n];
+          for (int i = 0; i < 4 * N; ++i) v[i % N] += parts[i];
         }
+        return;
       }
+      // The fewest instructions: lane l adds up value l % N of every 32/N-th warp, then the lanes of a value theirs.
+      const int count = at_.warps * N;
+      float mine = at_.lane < count ? buffer[at_.lane] : 0.f;
+#pragma unroll 1
+      for (int i = at_.lane + 32; i < count; i += 32) mine += buffer[i];
+#pragma unroll
+      for (int offset = N; offset < 32; offset *= 2) mine += __shfl_xor_sync(0xffffffffU, mine, offset);
+#pragma unroll
+      for (int n = 0; n < N; ++n) v[n] = N == 1 ? mine : __shfl_sync(0xffffffffU, mine, n);
     }
   }
   __device__ __forceinline__ void group_sync() const {
@@ -109,16 +104,25 @@ class Gains {
  public:
   __device__ Gains(char* table, const Place& at)
       : table_(reinterpret_cast<float*>(table)), d_(at.threads * C::E), threads_(at.threads) {}
-  /// By all threads of the block: vector n is value(column).
-  template <class F>
-  __device__ __forceinline__ void fill_with(int n, const Place& at, const F& value) {
-#pragma unroll 1
-    for (int c = at.group * at.threads + at.thread; c < d_; c += at.groups * at.threads)
-      table_[n * d_ + spread<C::Q>(c, threads_)] = value(c);
+  /// By all threads of the block: the first M vectors, or those of `which`, at column c from values(c, v). All are read
+  /// before any is written: one way to memory and back, not M.
+  template <int M, class F>
+  __device__ __forceinline__ void fill(const Place& at, const F& values) {
+    int which[M];
+#pragma unroll
+    for (int n = 0; n < M; ++n) which[n] = n;
+    fill<M>(which, at, values);
   }
-  /// Vector n is p, or the sum of p and q; one that is null is 0.
-  __device__ __forceinline__ void fill(int n, const void* p, const void* q, const Place& at) {
-    fill_with(n, at, [&](int c) { return value_at(p, c, 0.f) + value_at(q, c, 0.f); });
+  template <int M, class F>
+  __device__ __forceinline__ void fill(const int (&which)[M], const Place& at, const F& values) {
+#pragma unroll 1
+    for (int c = at.group * at.threads + at.thread; c < d_; c += at.groups * at.threads) {
+      float v[M];
+      values(c, v);
+      float* to = table_ + spread<C::Q>(c, threads_);
+#pragma unroll
+      for (int n = 0; n < M; ++n) to[which[n] * d_] = v[n];
+    }
   }
   /// After a barrier of the block.
   __device__ __forceinline__ void settle(const Place& at) {
@@ -173,12 +177,11 @@ __device__ __forceinline__ void fill_of_sample(G& gains, const StepCuda& p, int 
   const int64_t first = sample * p.sample_stride;
   const float row_scale = p.row_scale != nullptr ? p.row_scale[sample] : 1.f;
   __syncthreads();  // nobody reads the last sample's any more
-  gains.fill_with(to_gain, at,
-                  [&](int c) { return value_at(gain, c, 1.f) * (1.f + value_at(p.scale, first + c, 0.f)); });
-  gains.fill_with(to_bias, at, [&](int c) {
-    return value_at(bias, c, 0.f) * (1.f + value_at(p.scale, first + c, 0.f)) + value_at(p.shift, first + c, 0.f);
+  gains.template fill<3>({to_gain, to_bias, to_gate}, at, [&](int c, float(&v)[3]) {
+    const float g = value_at(gain, c, 1.f), b = value_at(bias, c, 0.f), scale = 1.f + value_at(p.scale, first + c, 0.f),
+                shift = value_at(p.shift, first + c, 0.f), gate = value_at(p.gate, first + c, 1.f);
+    v[0] = g * scale, v[1] = b * scale + shift, v[2] = row_scale * gate;
   });
-  gains.fill_with(to_gate, at, [&](int c) { return row_scale * value_at(p.gate, first + c, 1.f); });
   __syncthreads();
   gains.settle(at);
 }

@@ -52,13 +52,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> sort_cuda(const Tensor& chose
   return {token, slot, place, ends, load};
 }
 
-Tensor gather_cuda(const Tensor& given, const Tensor& token) {
+Tensor spread_cuda(const Tensor& given, const Tensor& place, const Tensor& token) {
   check_rows(given, "x");
+  const int64_t tokens = given.size(0), k = tokens == 0 ? 0 : place.size(0) / tokens;
   const c10::cuda::CUDAGuard guard(given.device());
   const Tensor x = aligned(given), out = at::empty({token.size(0), x.size(1)}, x.options());
-  C10_CUDA_CHECK(kernels::gather_rows_cuda(x.const_data_ptr(), ints(token, out.size(0), "token"),
-                                           out.mutable_data_ptr(), out.size(0), x.size(1),
-                                           c10::cuda::getCurrentCUDAStream()));
+  C10_CUDA_CHECK(kernels::spread_rows_cuda(
+      x.const_data_ptr(), ints(place, tokens * k, "place"), ints(token, out.size(0), "token"), out.mutable_data_ptr(),
+      tokens, static_cast<int>(k), out.size(0), x.size(1), c10::cuda::getCurrentCUDAStream()));
   return out;
 }
 
@@ -109,7 +110,7 @@ std::tuple<Tensor, Tensor, Tensor> backward_cuda(const Tensor& given, const Tens
 
 TORCH_LIBRARY_IMPL(siamese, CUDA, m) {
   m.impl("expert_sort", sort_cuda);
-  m.impl("gather_rows", gather_cuda);
+  m.impl("spread_rows", spread_cuda);
   m.impl("gather_sum", sum_cuda);
   m.impl("weighted_swiglu", swiglu_cuda);
   m.impl("weighted_swiglu_backward", backward_cuda);
