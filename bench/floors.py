@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
-"""What a training step cannot go below on this GPU: its matrix products (cuBLAS), its attention (cuDNN) and the bytes
-its streams move (copies), each by itself in PyTorch and all in turns, once rested (the GPU at its highest clock) and
-once sustained (under its power cap, as in a training run, where the clock that products leave slows attention as well).
-What of a step is left above `all` is ours to explain.
+"""What the parts of a training step take by themselves on this GPU, in PyTorch: its matrix products (cuBLAS), its
+attention (cuDNN), the bytes that fused stream steps, SwiGLU, loss and update have to move (copies), and all in turns;
+once rested (the GPU at its highest clock) and once sustained (under its power cap, as in a training run). What a step
+takes beyond `all` is ours to explain; a kernel that fuses or beats these libraries may go below.
 
   bench/floors.py                        lm-400m and lm-1.2b
   bench/floors.py lm-400m --seconds 4
 """
 import argparse
 import json
+import os
 import subprocess
+import sys
 import time
 
-import torch
-import torch.nn.functional as F
+from commands import python_with_torch
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:  # the one that `make bench` installs
+    os.execv(python_with_torch(), [python_with_torch(), *sys.argv])
 
 WORKLOADS = {"lm-400m": dict(tokens=32768, length=2048, d=1024, blocks=24, heads=16, kv_heads=16, wide=5632, vocab=50304,
                         parameters=360e6),
@@ -74,7 +81,7 @@ def in_turns(*lists):
 
 def milliseconds(work, seconds):
     """Of one step of `work`: the first after a rest, and the median of the last half of so many seconds."""
-    for f in work[:60:7]:
+    for f in work:
         f()
     torch.cuda.synchronize()
     time.sleep(3)

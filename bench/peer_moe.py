@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a PyTorch user has for a mixture: a loop over the experts. Times forward and backward of a language model on
-this GPU: `loop` with three matrices an expert, as Hugging Face's OLMoE has them; `stacked` with the experts' matrices
-in one tensor, gate and up together; `dense` without experts, its feed-forward as wide as the active ones together.
+"""PyTorch's loop over the experts of a mixture. Times forward and backward of a language model on this GPU: `loop` with
+three matrices an expert, as the OLMoE of Hugging Face's Transformers 4 has them; `stacked` with the experts' matrices in
+one tensor, gate and up together; `dense` without experts, its feed-forward as wide as the active ones together.
 Everything between the loop's gathers is compiled, sizes of an expert's rows left open.
 
   bench/peer_moe.py                      OLMoE's blocks: d 2048, 64 experts of 1,024, 8 a token, 32,768 tokens
@@ -110,8 +110,8 @@ def run(name, a, experts, width, lone=False):
         if i >= a.warm:
             ms.append(begin.elapsed_time(end))
     ms.sort()
-    row = dict(peer=name, layers=a.layers, tokens=a.tokens, micro_batches=a.micro_batches, ms=round(ms[len(ms) // 2], 2), ms_min=round(ms[0], 2),
-               ms_max=round(ms[-1], 2), warm_s=round(warm, 1), torch=torch.__version__,
+    row = dict(peer=name, layers=a.layers, tokens=a.tokens, micro_batches=a.micro_batches,
+               ms=round(ms[len(ms) // 2], 2), ms_min=round(ms[0], 2), ms_max=round(ms[-1], 2), warm_s=round(warm, 1), torch=torch.__version__,
                device=torch.cuda.get_device_name(), peak_gb=round(torch.cuda.max_memory_allocated() / 2**30, 1))
     print(json.dumps(row), flush=True)
 

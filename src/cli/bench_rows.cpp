@@ -45,14 +45,15 @@ void print_rows(const std::string& workload, const std::vector<Row>& rows, const
       fmt::print(
           "{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, "
           "\"items_per_s\": {:.0f}, \"mfu\": {:.3f}, \"parameters\": {:.0f}, \"peak_gb\": {:.2f}, \"update_ms\": "
-          "{:.2f}, \"first_step_s\": "
+          "{}, \"first_step_s\": "
           "{:.2f}, "
           "\"deterministic\": {}, \"graph\": {}, \"parts\": {}, \"threads\": {}, \"device\": \"{}\", \"revision\": "
           "\"{}\", "
           "\"steps_ms\": [{:.1f}]}}\n",
-          workload, m.scheme, ms, low, high, 1e3 * items / ms, mfu, row.parameters, row.peak_gb, row.update_ms,
-          row.first_step_s, deterministic, row.graph, place.parts, at::get_num_threads(),
-          place.device.is_cuda() ? place.name : place.device.str(), versions().revision, fmt::join(row.ms, ", "));
+          workload, m.scheme, ms, low, high, 1e3 * items / ms, mfu, row.parameters, row.peak_gb,
+          row.update_ms > 0 ? fmt::format("{:.2f}", row.update_ms) : "null", row.first_step_s, deterministic, row.graph,
+          place.parts, at::get_num_threads(), place.device.is_cuda() ? place.name : place.device.str(),
+          versions().revision, fmt::join(row.ms, ", "));
     table.push_back(
         {m.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
          fmt::format("{:.0f}", 1e3 * items / ms), mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "",

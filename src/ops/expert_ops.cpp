@@ -165,10 +165,11 @@ Tensor transposed_product_of_groups(const Tensor& a, const Tensor& b, const Tens
   return out;
 }
 
-bool expert_kernels_serve(at::IntArrayRef w1, at::ScalarType type, at::Device device) {
+bool expert_kernels_serve(at::IntArrayRef w1_shape, at::ScalarType type, at::Device device) {
   static const bool there = has_cuda_kernel("siamese::expert_sort");
-  return there && device.is_cuda() && type == at::kBFloat16 && w1[0] <= kernels::kMostExperts && w1[1] % 16 == 0 &&
-         w1[2] % 8 == 0 && gpu_tools() != nullptr && by_groups(gpu_tools()->capability(device.index()));
+  return there && device.is_cuda() && type == at::kBFloat16 && w1_shape[0] <= kernels::kMostExperts &&
+         w1_shape[1] % 16 == 0 && w1_shape[2] % 8 == 0 && gpu_tools() != nullptr &&
+         by_groups(gpu_tools()->capability(device.index()));
 }
 bool expert_kernels_serve(const Tensor& x, const Tensor& w1) {
   return x.scalar_type() == w1.scalar_type() && expert_kernels_serve(w1.sizes(), x.scalar_type(), x.device());

@@ -36,7 +36,7 @@ at::Tensor product_by_groups(const at::Tensor& a, const at::Tensor& b, const at:
 at::Tensor transposed_product_of_groups(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends);
 
 /// Whether there are kernels for them: bf16 on Hopper or Blackwell (9.0, 10.0), widths that are multiples of 8.
-bool expert_kernels_serve(at::IntArrayRef w1, at::ScalarType type, at::Device device);
+bool expert_kernels_serve(at::IntArrayRef w1_shape, at::ScalarType type, at::Device device);
 bool expert_kernels_serve(const at::Tensor& x, const at::Tensor& w1);
 
 }  // namespace siamese

@@ -25,15 +25,17 @@ double stream_count(const ModelConfig& m) {
   return one_of(m.scheme, {"siamese", "siamese_hybrid", "resi_dual"}) ? 2 : 1;
 }
 
-/// Bytes a token keeps in the mixture of one block: its rows before the activation, what the router read in fp32,
-/// scores and logits, where its rows lie. Plain operators also keep the rows, their activation and the experts'
-/// outputs.
+/// Bytes a token keeps in the mixture of one block: its rows before the activation, what the router read in fp32 (where
+/// it is no product in parts, ops/router_product.h), scores and logits, where its rows lie. Plain operators also keep
+/// the rows, their activation and the experts' outputs.
 double mixture_bytes(const ModelConfig& m, double value, bool gpu) {
   const double d = static_cast<double>(m.d_model), k = static_cast<double>(m.moe.top_k),
                hidden = static_cast<double>(m.moe.expert_hidden_size),
                width = m.activation == "swiglu" ? hidden / 2 : hidden,
                shared = static_cast<double>(m.moe.shared_experts);
-  const double router = (value == 2 ? 4 * d : 0) + 2 * 4 * static_cast<double>(m.moe.experts) + k * (2 * 4 + 3 * 8);
+  const bool in_parts = gpu && m.fused && m.moe.jitter == 0;
+  const double router =
+      (value == 2 && !in_parts ? 4 * d : 0) + 2 * 4 * static_cast<double>(m.moe.experts) + k * (2 * 4 + 3 * 8);
   const bool kernels =
       m.fused && (!gpu || (value == 2 && m.activation == "swiglu" && m.moe.experts <= kernels::kMostExperts &&
                            m.moe.expert_hidden_size % 16 == 0 && m.d_model % 8 == 0));

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 
 #include "util/error.h"
 #include "util/files.h"
+#include "util/text.h"
 
 namespace siamese {
 namespace fs = std::filesystem;
@@ -79,6 +81,15 @@ void require_same_run(const Recipe& now, const std::string& stored_yaml, const s
       fail("the recipe differs from the run's in section '{}': '{}' now, '{}' in {}; use another --out for another run",
            section, x.substr(x.find_first_not_of(' ')), y.substr(y.find_first_not_of(' ')), origin);
   }
+}
+
+void require_same_classes(const std::vector<std::string>& now, const std::vector<std::string>& stored,
+                          const std::string& origin) {
+  if (stored.empty() || now == stored) return;
+  if (now.size() != stored.size()) fail("the data has {} classes now, {} in {}", now.size(), stored.size(), origin);
+  const auto at = std::mismatch(now.begin(), now.end(), stored.begin());
+  fail("class {} of the data is '{}' now, '{}' in {}", at.first - now.begin(), printable(*at.first),
+       printable(*at.second), origin);
 }
 
 }  // namespace siamese

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "recipe/recipe.h"
 
@@ -38,5 +39,9 @@ class RunFolder {
 /// Throws Error naming the first line in which the two differ and a resumed run may not: model, data, train.seed,
 /// train.batch_size, train.sequence_length.
 void require_same_run(const Recipe& now, const std::string& stored_yaml, const std::string& origin);
+/// Names of classes by label: a folder renamed, added or gone would change what the labels mean. Older checkpoints hold
+/// none.
+void require_same_classes(const std::vector<std::string>& now, const std::vector<std::string>& stored,
+                          const std::string& origin);
 
 }  // namespace siamese

@@ -90,6 +90,7 @@ void Trainer::begin() {
   step_.emplace(*task_, *optimizer_, execution_.graph);
   if (from) {
     require_same_run(recipe_, from->state().recipe, from->folder());
+    require_same_classes(task_->class_names(), from->state().classes, from->folder());
     load_tensors(from->open("model.safetensors"), named(task_->params()));
     load_tensors(from->open("optimizer.safetensors"), optimizer_->state());
     if (const NamedTensors average = optimizer_->average(); !average.empty())

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <regex>
 
+#include <nlohmann/json.hpp>
+
 #include "process.h"
 
 namespace siamese::test {
@@ -150,6 +152,17 @@ TEST(Commands, BenchTimesSchemes) {
   ASSERT_EQ(bench.status, 0) << bench.err;
   ASSERT_EQ(lines(bench.out).size(), 2U);
   EXPECT_TRUE(contains(lines(bench.out)[1], "\"scheme\": \"siamese\"")) << bench.out;
+}
+
+// A step of three micro-batches has three times the tokens; how long it takes is the machine's.
+TEST(Commands, BenchOfSeveralMicroBatches) {
+  const Outcome bench =
+      run_siamese({"bench", "lm-pico", "--schemes", "pre", "--steps", "1", "--rounds", "1", "--parts", "3", "--set",
+                   "train.sequence_length=32", "--set", "train.batch_size=2", "--json"});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const nlohmann::json row = nlohmann::json::parse(bench.out);
+  EXPECT_EQ(row.at("parts"), 3);
+  EXPECT_NEAR(row.at("items_per_s").get<double>() * row.at("ms").get<double>() / 1e3, 3 * 2 * 32, 2);
 }
 
 /// Lost output is a failure, not a success with nothing to show.

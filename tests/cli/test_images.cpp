@@ -89,5 +89,24 @@ TEST_F(Images, WhatDoesNotFitIsRefused) {
   expect_refused(cases);
 }
 
+// A folder renamed changes what the labels mean, though not how many there are.
+TEST(ImageClasses, ResumeWantsTheSame) {
+  const TempFolder folder;
+  for (const char* name : {"cat", "dog"}) paint(folder / "data/" + name, 6);
+  const auto train = [&](int steps) {
+    return image_train(
+        "deit", folder / "run",
+        {"data.source=folder", "data.images=" + folder / "data", "train.steps=" + std::to_string(steps)});
+  };
+  ASSERT_EQ(run_siamese(train(2)).status, 0);
+  fs::rename(folder / "data/dog", folder / "data/wolf");
+  const std::pair<Args, std::string> renamed[] = {
+      {train(4) + Args{"--resume"}, "class 1 of the data is 'wolf' now, 'dog' in "}};
+  expect_refused(renamed);
+  fs::rename(folder / "data/wolf", folder / "data/dog");
+  const Outcome o = run_siamese(train(4) + Args{"--resume"});
+  EXPECT_EQ(o.status, 0) << o.err;
+}
+
 }  // namespace
 }  // namespace siamese::test

@@ -52,7 +52,11 @@ TEST(Execution, GraphsCannotHoldWhatChangesWithTheStep) {
   recipe = pico_recipe({"model.moe.experts=4", "train.precision=bfloat16"});
   EXPECT_EQ(graph_obstacle(recipe).key, "");
   EXPECT_EQ(graph_obstacle(recipe, at::kCPU).key, "model.moe.experts");  // no kernels there
-  recipe.train.precision = "float32";
+  recipe.model.moe.jitter = 0.1;
+  EXPECT_EQ(graph_obstacle(recipe).key, "model.moe.jitter");
+  recipe.model.moe.jitter = 0, recipe.train.precision = "float32";
+  EXPECT_EQ(graph_obstacle(recipe).key, "model.moe.experts");
+  recipe = pico_recipe({"model.moe.experts=4", "train.precision=bfloat16", "model.activation=gelu"});
   EXPECT_EQ(graph_obstacle(recipe).key, "model.moe.experts");
 }
 

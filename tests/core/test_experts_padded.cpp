@@ -24,6 +24,8 @@ struct Case {
 };
 const Case kCases[] = {
     {1, 1, 2, 8, 8}, {5, 2, 4, 16, 8}, {700, 3, 9, 24, 40}, {3000, 8, 64, 64, 32}, {900, 4, 512, 16, 8}};
+// A warp's rounds through a row: as wide as models are, and not even.
+const Case kWide[] = {{40, 3, 5, 1032, 8}, {40, 2, 4, 2048, 1024}};
 
 TEST(ExpertsPadded, RowsAreSortedAndAligned) {
   for (const Case& c : kCases)
@@ -116,7 +118,9 @@ TEST_F(GpuExperts, SortIsTheCpus) {
 
 /// The kernels between the products, each by itself.
 TEST_F(GpuExperts, RowsAreTheCpus) {
-  for (const Case& c : kCases) {
+  std::vector<Case> cases(std::begin(kCases), std::end(kCases));
+  cases.insert(cases.end(), std::begin(kWide), std::end(kWide));
+  for (const Case& c : cases) {
     const PaddedRows rows = expert_sort(choose(c.tokens, c.k, c.experts, 3), c.experts, c.tokens / 3 + 1);
     const int64_t count = rows.token.size(0);
     auto make = [](at::IntArrayRef shape, int64_t number) { return random_normal(shape, number).to(at::kBFloat16); };
@@ -134,6 +138,7 @@ TEST_F(GpuExperts, RowsAreTheCpus) {
                                      gw};
     };
     const auto got = run(gpu_, at::kBFloat16), want = run(at::kCPU, at::kDouble);
+    EXPECT_TRUE(at::equal(got[0].to(at::kCPU, at::kDouble), want[0])) << "copies, " << c.tokens << " tokens of " << c.d;
     for (size_t i = 0; i < got.size(); ++i)
       EXPECT_LE((got[i].to(at::kCPU, at::kDouble) - want[i]).norm().item<double>(),
                 4e-3 * want[i].norm().item<double>())

@@ -9,6 +9,7 @@
 #include "tiny.h"
 #include "train/checkpoint.h"
 #include "train/documents.h"
+#include "train/execution.h"
 
 namespace siamese {
 namespace {
@@ -77,6 +78,13 @@ class GpuTrainStep : public Gpu {
     return all;
   }
 
+  static constexpr const char* kNoExpertKernels = "the experts' kernels need compute capability 9.0 or 10.0";
+  static Recipe small_mixture(std::vector<std::string> set) {
+    set.insert(set.end(), {"model.moe.experts=8", "model.moe.expert_hidden_size=64"});
+    return small_recipe(set);
+  }
+  bool experts_have_kernels() const { return graph_obstacle(small_mixture({}), gpu_).key.empty(); }
+
   /// A deterministic run goes on from its fifth step as it did without a break.
   void expect_resumes(const std::vector<std::string>& how) const {
     std::vector<std::string> set = {"train.deterministic=true", "train.steps=14", "checkpoint.every=5", "eval.every=4",
@@ -135,15 +143,18 @@ TEST_F(GpuTrainStep, GraphInFp32AndWithRecomputedBlocks) {
   }
 }
 
-// Every replay sends other numbers of tokens to each expert.
+// Replays send other numbers of tokens to each expert than the step that was captured.
 TEST_F(GpuTrainStep, GraphOfAMixtureGivesThePlainStepsLosses) {
+  if (!experts_have_kernels()) GTEST_SKIP() << kNoExpertKernels;
   for (const char* balance : {"model.moe.balance=bias", "model.moe.capacity_factor=1.1"}) {
-    std::vector<std::pair<double, double>> found[2];
-    for (const bool graph : {false, true})
-      found[graph] = trained(small_recipe({balance, "model.moe.experts=8", "model.moe.expert_hidden_size=64",
-                                           "train.steps=6", "train.deterministic=true", "train.lr=0.01",
-                                           fmt::format("train.graph={}", graph ? "on" : "off")}));
-    ASSERT_EQ(found[0].size(), 6U);
+    std::vector<json> found[2];
+    for (const bool graph : {false, true}) {
+      const TempFolder run;
+      quiet_train(request(small_mixture({balance, "train.steps=6", "train.lr=0.01", "train.deterministic=true",
+                                         fmt::format("train.graph={}", graph ? "on" : "off")}),
+                          run, gpu_));
+      found[graph] = lines_in(run);
+    }
     EXPECT_EQ(found[0], found[1]) << balance;
   }
 }
@@ -155,6 +166,7 @@ TEST_F(GpuTrainStep, ResumesDigitForDigitWhenDeterministic) {
 
 // The biases that balance experts go on as well: they are in the weights' file.
 TEST_F(GpuTrainStep, MixturesResumeDigitForDigitWhenDeterministic) {
+  if (!experts_have_kernels()) GTEST_SKIP() << kNoExpertKernels;
   for (const char* graph : {"on", "off"})
     for (const char* rows : {"train.micro_batch_size=8", "train.micro_batch_size=2"})
       expect_resumes({rows, fmt::format("train.graph={}", graph), "model.moe.experts=8",

@@ -24,7 +24,7 @@ void check(at::Device device) {
   const auto got = run(device, false), want = run(at::kCPU, true);
   for (size_t i = 0; i < got.size(); ++i) {
     const at::Tensor a = got[i].to(at::kCPU, at::kDouble);
-    const double tolerance = got[i].scalar_type() == at::kBFloat16 ? 4e-3 : 2e-6;
+    const double tolerance = got[i].scalar_type() == at::kBFloat16 ? 2e-3 : 2e-6;  // of bf16 one rounding: 1.7e-3
     EXPECT_LE((a - want[i]).norm().item<double>(), tolerance * want[i].norm().item<double>()) << "result " << i;
   }
 }

@@ -1,4 +1,4 @@
-// A mixture's rows on the GPU: sorted by expert in one deterministic pass, gathered, weighed and added up again. With
+// A mixture's rows on the GPU: sorted by expert in one deterministic pass, spread, weighed and added up again. With
 // N = T·k slots (token t's choice j is slot t·k + j) rows are
 //   R = N + kExpertAlign·E of them, in the order of the experts, each expert's beginning at a multiple of kExpertAlign
 //   and at least that many, so that products by groups meet neither an odd border nor an empty group;

@@ -1,10 +1,11 @@
 // Forward pass of the stream step by tiles: which configuration serves which call.
 //
-// Measured on an H200, percent of a copy of as many bytes (the row-a-warp kernels in brackets):
+// Measured on an H200 before LayerNorm's statistics took one pass, percent of a copy of as many bytes (the row-a-warp
+// kernels in brackets):
 //   pre      RMSNorm  8x1x1  1024: 89 (88)  2048: 92 (86)    LayerNorm  4x3x2  384: 88 (83)   8x3x1  768: 92 (80)
 //   siamese  RMSNorm  8x1x1  1024: 90 (86)  2048: 89 (85)    LayerNorm  4x3x2  384: 83 (67)   8x3x1  768: 86 (63)
 //   hybrid   RMSNorm  8x1x1  1024: 89 (88)  2048: 89 (87)    LayerNorm  4x3x1  384: 85 (82)   8x3x1  768: 88 (81)
-// LayerNorm's second sum over a row costs least where the row belongs to one warp: 384 and 768 alone are served.
+// LayerNorm's rows belong to one warp each, which was fastest with two passes: 384 and 768 alone are served.
 #include "kernels/cuda/step_tile.h"
 #include "kernels/cuda/step_tile_forward.cuh"
 #include "kernels/cuda/step_tile_launch.cuh"

@@ -28,7 +28,7 @@ struct Forward {
 
 /// A row's statistics: mean (LayerNorm, otherwise 0) and ρ, of N rows at once. The variance is that of the squares less
 /// the mean's square, in one pass: at a mean of m deviations it is off by some 1e-6·m², while the streams' own rounding
-/// to bf16 has moved each value by up to m/512 deviations.
+/// to bf16 has moved each value by up to m/256 deviations. u is a sum of normed rows: its m is small.
 template <bool layer, class C, int N>
 class Statistics {
  public:

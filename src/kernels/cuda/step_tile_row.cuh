@@ -23,7 +23,8 @@ __device__ __forceinline__ void fold(float (&v)[M], int lane) {
 }
 
 /// Sums over a row's threads, after which all of them have read what they did before. Across warps two buffers in turn:
-/// one barrier of the group suffices.
+/// one barrier of the group suffices. A tile has one sum or two, so that a buffer always holds the same number of
+/// values, and what it has of warps that do not exist stays 0.
 template <bool kWarp>
 class Exchange {
  public:
@@ -59,17 +60,17 @@ class Exchange {
 #pragma unroll
           for (int i = 0; i < 4 * N; ++i) v[i % N] += parts[i];
         }
-        return;
-      }
-      // The fewest instructions: lane l adds up value l % N of every 32/N-th warp, then the lanes of a value theirs.
-      const int count = at_.warps * N;
-      float mine = at_.lane < count ? buffer[at_.lane] : 0.f;
+      } else {  // the fewest instructions: lane l has value l % N of every 32/N-th warp, then the lanes of a value add
+                // up
+        const int count = at_.warps * N;
+        float mine = at_.lane < count ? buffer[at_.lane] : 0.f;
 #pragma unroll 1
-      for (int i = at_.lane + 32; i < count; i += 32) mine += buffer[i];
+        for (int i = at_.lane + 32; i < count; i += 32) mine += buffer[i];
 #pragma unroll
-      for (int offset = N; offset < 32; offset *= 2) mine += __shfl_xor_sync(0xffffffffU, mine, offset);
+        for (int offset = N; offset < 32; offset *= 2) mine += __shfl_xor_sync(0xffffffffU, mine, offset);
 #pragma unroll
-      for (int n = 0; n < N; ++n) v[n] = N == 1 ? mine : __shfl_sync(0xffffffffU, mine, n);
+        for (int n = 0; n < N; ++n) v[n] = __shfl_sync(0xffffffffU, mine, n);
+      }
     }
   }
   __device__ __forceinline__ void group_sync() const {
