@@ -1,115 +1,12 @@
 // The whole training step on a GPU: as a CUDA graph and operation by operation, deterministic, masked, with every
 // policy of recomputation, and when memory does not suffice.
 #include <cmath>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
-#include "gpu.h"
-#include "ops/gpu_tools.h"
-#include "tiny.h"
-#include "train/checkpoint.h"
+#include "gpu_train_step.h"
 #include "train/documents.h"
-#include "train/execution.h"
 
 namespace siamese {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-
-/// Attention of heads of 32, which the kernels take.
-Recipe small_recipe(const std::vector<std::string>& overrides = {}) {
-  std::vector<std::string> set = {"model.d_model=64",   "model.mlp_hidden_size=256", "train.sequence_length=96",
-                                  "train.batch_size=8", "train.precision=bfloat16",  "train.lr=3e-3",
-                                  "eval.every=0",       "checkpoint.every=0"};
-  set.insert(set.end(), overrides.begin(), overrides.end());
-  return pico_recipe(set);
-}
-
-class GpuTrainStep : public Gpu {
- protected:
-  void TearDown() override { set_deterministic(false); }
-
-  TrainRequest request(const Recipe& recipe, const TempFolder& out, at::Device device) const {
-    TrainRequest r;
-    r.recipe = recipe;
-    r.out = out.path();
-    r.device = device;
-    return r;
-  }
-
-  ModelOptions narrow_options(Recompute policy) const {
-    ModelOptions options;
-    options.device = gpu_;
-    options.dtype = options.stream_dtype = at::kBFloat16;
-    options.recompute = policy;
-    return options;
-  }
-
-  /// Loss and gradient norm of every step.
-  static std::vector<std::pair<double, double>> steps_in(const TempFolder& run) {
-    std::istringstream in(slurp(run.file("metrics.jsonl")));
-    std::vector<std::pair<double, double>> all;
-    for (std::string line; std::getline(in, line);) {
-      const json j = json::parse(line);
-      if (j.contains("loss")) all.emplace_back(j["loss"].get<double>(), j["grad_norm"].get<double>());
-    }
-    return all;
-  }
-  std::vector<std::pair<double, double>> trained(const Recipe& recipe) const { return trained(recipe, gpu_); }
-  std::vector<std::pair<double, double>> trained(const Recipe& recipe, at::Device device) const {
-    const TempFolder run;
-    quiet_train(request(recipe, run, device));
-    const json info = json::parse(slurp(run.file("run.json")));
-    EXPECT_EQ(info.at("graph"), device.is_cuda() && recipe.train.graph == "on");
-    EXPECT_EQ(info.at("deterministic"), device.is_cpu() || recipe.train.deterministic);
-    return steps_in(run);
-  }
-
-  /// Lines of steps and of experts' loads, without the speed.
-  static std::vector<json> lines_in(const TempFolder& run) {
-    std::istringstream in(slurp(run.file("metrics.jsonl")));
-    std::vector<json> all;
-    for (std::string line; std::getline(in, line);) {
-      json j = json::parse(line);
-      j.erase("tokens_per_s");
-      if (j.contains("loss") || j.contains("expert_load")) all.push_back(std::move(j));
-    }
-    return all;
-  }
-
-  static constexpr const char* kNoExpertKernels = "the experts' kernels need compute capability 9.0 or 10.0";
-  static Recipe small_mixture(std::vector<std::string> set) {
-    set.insert(set.end(), {"model.moe.experts=8", "model.moe.expert_hidden_size=64"});
-    return small_recipe(set);
-  }
-  bool experts_have_kernels() const { return graph_obstacle(small_mixture({}), gpu_).key.empty(); }
-
-  /// A deterministic run goes on from its fifth step as it did without a break.
-  void expect_resumes(const std::vector<std::string>& how) const {
-    std::vector<std::string> set = {"train.deterministic=true", "train.steps=14", "checkpoint.every=5", "eval.every=4",
-                                    "train.ema=0.9"};
-    set.insert(set.end(), how.begin(), how.end());
-    const Recipe recipe = small_recipe(set);
-    const TempFolder whole, cut;
-    quiet_train(request(recipe, whole, gpu_));
-    fs::copy(whole.path(), cut.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
-    TrainRequest resume = request(recipe, cut, gpu_);
-    resume.mode = OpenMode::resume;
-    resume.from = cut.file("checkpoints/step-00000005");
-    quiet_train(resume);
-    EXPECT_EQ(steps_in(whole).size(), 14U) << how.front();
-    EXPECT_EQ(lines_in(cut), lines_in(whole)) << how.front();
-    for (const char* name : {"model", "optimizer", "ema"}) {
-      const std::string file = fmt::format("checkpoints/step-00000014/{}.safetensors", name);
-      EXPECT_TRUE(slurp(whole.file(file)) == slurp(cut.file(file))) << name << " " << how.front();
-    }
-    if (recipe.model.moe.balance != "bias") return;
-    const at::Tensor bias =
-        to_tensor(find_checkpoint(whole.path()).open("model.safetensors").at("transformer.blocks.1.moe.balance_bias"));
-    EXPECT_GT(bias.abs().max().item<double>(), 0.015) << "after 14 steps of 0.01";
-  }
-};
 
 TEST_F(GpuTrainStep, GraphGivesThePlainStepsLosses) {
   for (const char* scheme : {"pre", "siamese_hybrid", "mhc"})
@@ -143,35 +40,9 @@ TEST_F(GpuTrainStep, GraphInFp32AndWithRecomputedBlocks) {
   }
 }
 
-// Replays send other numbers of tokens to each expert than the step that was captured.
-TEST_F(GpuTrainStep, GraphOfAMixtureGivesThePlainStepsLosses) {
-  if (!experts_have_kernels()) GTEST_SKIP() << kNoExpertKernels;
-  for (const char* balance : {"model.moe.balance=bias", "model.moe.capacity_factor=1.1"}) {
-    std::vector<json> found[2];
-    for (const bool graph : {false, true}) {
-      const TempFolder run;
-      quiet_train(request(small_mixture({balance, "train.steps=6", "train.lr=0.01", "train.deterministic=true",
-                                         fmt::format("train.graph={}", graph ? "on" : "off")}),
-                          run, gpu_));
-      found[graph] = lines_in(run);
-    }
-    EXPECT_EQ(found[0], found[1]) << balance;
-  }
-}
-
 // Evaluation and checkpoints between the replays must not disturb them.
 TEST_F(GpuTrainStep, ResumesDigitForDigitWhenDeterministic) {
   for (const char* graph : {"on", "off"}) expect_resumes({fmt::format("train.graph={}", graph)});
-}
-
-// The biases that balance experts go on as well: they are in the weights' file.
-TEST_F(GpuTrainStep, MixturesResumeDigitForDigitWhenDeterministic) {
-  if (!experts_have_kernels()) GTEST_SKIP() << kNoExpertKernels;
-  for (const char* graph : {"on", "off"})
-    for (const char* rows : {"train.micro_batch_size=8", "train.micro_batch_size=2"})
-      expect_resumes({rows, fmt::format("train.graph={}", graph), "model.moe.experts=8",
-                      "model.moe.expert_hidden_size=64", "model.moe.balance=bias", "model.moe.score=sigmoid",
-                      "model.moe.bias_rate=0.01"});
 }
 
 TEST_F(GpuTrainStep, BadStepIsNamedUnderAGraphToo) {
