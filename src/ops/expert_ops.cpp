@@ -167,8 +167,8 @@ Tensor transposed_product_of_groups(const Tensor& a, const Tensor& b, const Tens
 
 bool expert_kernels_serve(at::IntArrayRef w1_shape, at::ScalarType type, at::Device device) {
   static const bool there = has_cuda_kernel("siamese::expert_sort");
-  return there && device.is_cuda() && type == at::kBFloat16 && w1_shape[0] <= kernels::kMostExperts &&
-         w1_shape[1] % 16 == 0 && w1_shape[2] % 8 == 0 && gpu_tools() != nullptr &&
+  return there && device.is_cuda() && type == at::kBFloat16 &&
+         kernels::experts_fit_kernels(w1_shape[0], w1_shape[1], w1_shape[2]) && gpu_tools() != nullptr &&
          by_groups(gpu_tools()->capability(device.index()));
 }
 bool expert_kernels_serve(const Tensor& x, const Tensor& w1) {

@@ -37,8 +37,8 @@ double mixture_bytes(const ModelConfig& m, double value, bool gpu) {
   const double router =
       (value == 2 && !in_parts ? 4 * d : 0) + 2 * 4 * static_cast<double>(m.moe.experts) + k * (2 * 4 + 3 * 8);
   const bool kernels =
-      m.fused && (!gpu || (value == 2 && m.activation == "swiglu" && m.moe.experts <= kernels::kMostExperts &&
-                           m.moe.expert_hidden_size % 16 == 0 && m.d_model % 8 == 0));
+      m.fused && (!gpu || (value == 2 && m.activation == "swiglu" &&
+                           kernels::experts_fit_kernels(m.moe.experts, m.moe.expert_hidden_size, m.d_model)));
   const double rows = k * value * (kernels ? hidden : 2 * hidden + width + 3 * d);
   return rows + router + shared * value * (hidden + width);
 }

@@ -50,7 +50,7 @@ StepRunner::Loss StepRunner::classifier(at::Device device) {
                    labels = random_numbers({x.size(0)}, recipe_.model.classes, device, 0);
   return [this, model = model.get(), x, labels] {
     const at::Tensor loss = at::cross_entropy_loss(model->logits(x, training()).mean().to(at::kFloat), labels);
-    return std::pair(parts_ > 1 ? loss / parts_ : loss, loss.detach());
+    return share_of(loss);
   };
 }
 
@@ -61,7 +61,7 @@ StepRunner::Loss StepRunner::diffusion(at::Device device) {
                    labels = random_numbers({x.size(0)}, recipe_.model.classes, device, 0);
   return [this, model = model.get(), x, t, labels] {
     const at::Tensor loss = model->predict(x, t, labels, training()).to(at::kFloat).square().mean();
-    return std::pair(parts_ > 1 ? loss / parts_ : loss, loss.detach());
+    return share_of(loss);
   };
 }
 
@@ -75,6 +75,10 @@ StepRunner::StepRunner(const Recipe& recipe, at::Device device, bool graph, int6
 }
 
 StepRunner::~StepRunner() = default;
+
+std::pair<at::Tensor, at::Tensor> StepRunner::share_of(const at::Tensor& loss) const {
+  return {parts_ > 1 ? loss / parts_ : loss, loss.detach()};
+}
 
 void StepRunner::differentiate() {
   for (int64_t i = 0; i < parts_; ++i) {

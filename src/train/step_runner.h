@@ -32,6 +32,8 @@ class StepRunner {
  private:
   /// What is differentiated, and the loss to report.
   using Loss = std::function<std::pair<at::Tensor, at::Tensor>()>;
+  /// A micro-batch's part of the step's loss, and the loss itself.
+  std::pair<at::Tensor, at::Tensor> share_of(const at::Tensor& loss) const;
   Loss language(at::Device device);
   Loss classifier(at::Device device);
   Loss diffusion(at::Device device);

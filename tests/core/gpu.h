@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "ops/gpu_tools.h"
 #include "train/device.h"
 #include "util/error.h"
 
@@ -30,6 +31,12 @@ class Gpu : public testing::Test {
       GTEST_SKIP() << e.what();
     }
     at::globalContext().setAllowTF32CuBLAS(false);
+  }
+  /// Why the experts' kernels do not serve this GPU; "" where they do.
+  std::string without_expert_kernels() const {
+    const int capability = gpu_tools()->capability(gpu_.index());
+    if (capability == 90 || capability == 100) return "";
+    return fmt::format("the experts' kernels need compute capability 9.0 or 10.0, this GPU has {}", capability / 10.0);
   }
   at::Device gpu_ = at::kCPU;
 };

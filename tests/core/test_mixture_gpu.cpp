@@ -60,9 +60,7 @@ Pass pass(Recipe recipe, bool fused, at::Device device, const at::Tensor& ids) {
 }
 
 TEST_F(Gpu, MixturesTrainInBf16) {
-  const int capability = gpu_tools()->capability(at::empty({1}, gpu_).device().index());
-  if (capability != 90 && capability != 100)
-    GTEST_SKIP() << "the experts' kernels need compute capability 9.0 or 10.0, this GPU has " << capability / 10.0;
+  if (const std::string why = without_expert_kernels(); !why.empty()) GTEST_SKIP() << why;
   const at::Tensor ids = random_ids(8, 97, 256);
   const at::Tensor sent = at::bincount(decided(ids.slice(1, 0, 96)).reshape({-1}), {}, kExperts);
   using Keys = std::vector<std::string>;

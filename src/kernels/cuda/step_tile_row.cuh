@@ -60,8 +60,7 @@ class Exchange {
 #pragma unroll
           for (int i = 0; i < 4 * N; ++i) v[i % N] += parts[i];
         }
-      } else {  // the fewest instructions: lane l has value l % N of every 32/N-th warp, then the lanes of a value add
-                // up
+      } else {  // the fewest instructions: lane l has value l % N of every 32/N-th warp; then those of a value add up
         const int count = at_.warps * N;
         float mine = at_.lane < count ? buffer[at_.lane] : 0.f;
 #pragma unroll 1
