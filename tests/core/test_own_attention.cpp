@@ -23,10 +23,9 @@ TEST(OwnAttention, GradientsByFiniteDifferences) {
 struct Case {
   int64_t batch, length, heads, kv_heads;
 };
-const Case kCases[] = {
-    {1, 1, 2, 1},    {2, 64, 3, 3},  {1, 128, 1, 1}, {3, 130, 2, 2}, {2, 200, 4, 2},  {1, 777, 8, 2},
-    {2, 1024, 2, 1}, {7, 197, 3, 3}, {2, 256, 6, 6}, {3, 65, 2, 1},  {4, 1100, 16, 4}};  // the last: several items a
-                                                                                         // block
+const Case kCases[] = {{1, 1, 2, 1},   {2, 64, 3, 3},   {1, 128, 1, 1},  {3, 130, 2, 2}, {2, 200, 4, 2},
+                       {1, 777, 8, 2}, {2, 1024, 2, 1}, {7, 197, 3, 3},  {2, 256, 6, 6}, {3, 65, 2, 1},
+                       {2, 700, 3, 3}, {1, 2300, 2, 2}, {4, 1100, 16, 4}};  // the last: several items a block
 
 struct Inputs {
   at::Tensor qkv, g, cos, sin;  // on the CPU, in fp64, what bf16 can say
@@ -82,6 +81,28 @@ void GpuAttention::compare(const Case& c, bool causal) {
 TEST_F(GpuAttention, IsTheCpus) {
   for (const bool causal : {true, false})
     for (const Case& c : kCases) compare(c, causal);
+}
+
+/// More heads than thread blocks, so that these take several in turn and use their memory for sums again: whoever else
+/// is at work, a sample's gradient is the same.
+TEST_F(GpuAttention, ASamplesGradientIsItsOwn) {
+  for (const auto& [batch, length] : {std::pair(10, 1000), std::pair(5, 2100)}) {
+    constexpr int64_t kHeads = 16;
+    auto random = [&](int64_t count, int64_t seed) {
+      return random_normal({batch, length, count, 64}, seed).to(gpu_, at::kBFloat16);
+    };
+    const at::Tensor qkv = random(3 * kHeads, 1), g = random(kHeads, 2);
+    const at::Tensor angles = random_normal({length, 32}, 3).to(gpu_, at::kFloat), cos = angles.cos(),
+                     sin = angles.sin();
+    const auto [out, sums] = own_attention(qkv, kHeads, kHeads);
+    const at::Tensor all = own_attention_backward(g, qkv, out, sums, false, cos, sin, kHeads, kHeads);
+    for (int64_t i = 0; i < batch; ++i) {
+      auto one = [&](const at::Tensor& t) { return t.narrow(0, i, 1).contiguous(); };
+      const at::Tensor alone =
+          own_attention_backward(one(g), one(qkv), one(out), one(sums), false, cos, sin, kHeads, kHeads);
+      EXPECT_TRUE(at::equal(one(all), alone)) << "sample " << i << " of " << length << " tokens";
+    }
+  }
 }
 
 /// From the projection to the heads' output and back, whoever attends: rotary positions, norms, and what is turned

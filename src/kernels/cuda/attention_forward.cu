@@ -1,5 +1,6 @@
 // O = softmax(c·QKᵀ)·V by rows. A block owns 128 queries of a head; keys and values stream by in tiles of 128, from the
-// diagonal (or the end) backwards, with the running maximum m and sum l of each row: P = 2^(S - m), O ← O·2^(m - m') + P·V.
+// diagonal (or the end) backwards, with the running maximum m and sum l of each row: P = 2^(S - m), O ← O·2^(m - m') +
+// P·V.
 #include "kernels/cuda/attention_hopper.cuh"
 
 namespace siamese::kernels::attention {

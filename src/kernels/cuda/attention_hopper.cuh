@@ -14,6 +14,7 @@ constexpr uint32_t kTile64 = 64 * kHead * 2, kTile128 = 2 * kTile64;  // bytes
 struct Shape {
   int batch, heads, kv_heads, length, blocks, rows;  // blocks of 128 rows; rows of log_sums
   float scale, scale_log2;                           // c, and c·log2(e)
+  int team = 0;                                      // of attention_share.cuh
 
   __device__ int group() const { return heads / kv_heads; }
   /// The last block of keys that a block of queries looks at.
@@ -21,6 +22,23 @@ struct Shape {
   __device__ int last(int block) const {
     return causal ? block : blocks - 1;
   }
+};
+
+/// How attention_at_once.cu works: `rows` heads side by side, each with a team of thread blocks; two memories for sums
+/// a row, of `tiles` tiles of 64 queries.
+struct AtOnce {
+  int rows = 0, team = 4, tiles = 0;
+
+  /// Tiles of a head that any member of a team has, at most.
+  uint32_t turns() const {
+    uint32_t count = 0;
+    for (int left = tiles; left > 0; left -= 2 * team) count += static_cast<uint32_t>(left);
+    return count;
+  }
+  int64_t counters() const { return (2LL * rows * tiles + 3) / 4 * 4; }
+  int64_t values() const { return 2LL * rows * tiles * 64 * kHead; }
+  int* added(const AttentionCuda& call) const { return static_cast<int*>(call.scratch); }
+  float* sums(const AttentionCuda& call) const { return static_cast<float*>(call.scratch) + counters(); }
 };
 
 /// Barriers and stages that both sides go through in the same order.
@@ -47,12 +65,14 @@ struct Ring {
 struct Memory {
   Ring own, ring;
 
-  __device__ Memory(uint32_t base, uint32_t owned, uint32_t stage, int stages) {
+  /// `readers`: arrivals until what is owned may be overwritten.
+  __device__ Memory(uint32_t base, uint32_t owned, uint32_t stage, int stages, int readers = 2) {
     const uint32_t barriers = base + 2 * owned + stage * stages;
     own = {barriers, barriers + 16, base, owned, 2};
     ring = {barriers + 32, barriers + 32 + stages * 8, base + 2 * owned, stage, stages};
     if (threadIdx.x == 0) {
-      for (int i = 0; i < 2; ++i) hopper::barrier_init(own.full + i * 8, 1), hopper::barrier_init(own.empty + i * 8, 2);
+      for (int i = 0; i < 2; ++i)
+        hopper::barrier_init(own.full + i * 8, 1), hopper::barrier_init(own.empty + i * 8, readers);
       for (int i = 0; i < stages; ++i)
         hopper::barrier_init(ring.full + i * 8, 1), hopper::barrier_init(ring.empty + i * 8, 2);
       hopper::barrier_init_done();
@@ -168,22 +188,33 @@ __device__ __forceinline__ void store_rows(uint32_t tile, const float (&d)[32], 
                            hopper::pack(d[4 * j + 6] * second, d[4 * j + 7] * second));
 }
 
-/// Turns the pairs (i, i + 32) of the rows `position` and position + 8 back: [a·cos + b·sin, b·cos - a·sin].
-__device__ __forceinline__ void turn_back(float (&d)[32], const Lane& lane, int position, int length, const float* cos,
-                                          const float* sin) {
+/// Turns the pairs (i, i + 32) of columns 8j + lane.column and the next in the first or the second of a thread's rows
+/// back, at = j + 4·row: [a·cos + b·sin, b·cos - a·sin].
+__device__ __forceinline__ void turn_back(float (&d)[32], int at, float2 c, float2 s) {
+  float *a = &d[4 * (at % 4) + 2 * (at / 4)], *b = a + 16;
+  const float a0 = a[0], a1 = a[1];
+  a[0] = a0 * c.x + b[0] * s.x, a[1] = a1 * c.y + b[1] * s.y;
+  b[0] = b[0] * c.x - a0 * s.x, b[1] = b[1] * c.y - a1 * s.y;
+}
+__device__ __forceinline__ void turn_back(float (&d)[32], const float2 (&c)[8], const float2 (&s)[8]) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = min(position + 8 * half, length - 1);
+  for (int i = 0; i < 8; ++i) turn_back(d, i, c[i], s[i]);
+}
+/// The angles of the rows `position` and position + 8.
+__device__ __forceinline__ void load_angles(float2 (&c)[8], float2 (&s)[8], const Lane& lane, int position, int length,
+                                            const float* cos, const float* sin) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float2 c = *reinterpret_cast<const float2*>(cos + row * 32 + 8 * j + lane.column);
-      const float2 s = *reinterpret_cast<const float2*>(sin + row * 32 + 8 * j + lane.column);
-      float *a = &d[4 * j + 2 * half], *b = &d[4 * (j + 4) + 2 * half];
-      const float a0 = a[0], a1 = a[1];
-      a[0] = a0 * c.x + b[0] * s.x, a[1] = a1 * c.y + b[1] * s.y;
-      b[0] = b[0] * c.x - a0 * s.x, b[1] = b[1] * c.y - a1 * s.y;
-    }
+  for (int i = 0; i < 8; ++i) {
+    const int at = min(position + i / 4 * 8, length - 1) * (kHead / 2) + 8 * (i % 4) + lane.column;
+    c[i] = *reinterpret_cast<const float2*>(cos + at), s[i] = *reinterpret_cast<const float2*>(sin + at);
   }
+}
+
+/// Two neighbouring numbers in shared memory.
+__device__ __forceinline__ float2 numbers_at(uint32_t address) {
+  float2 f;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(f.x), "=f"(f.y) : "r"(address));
+  return f;
 }
 
 // In attention_launch.cu:
@@ -193,15 +224,20 @@ Shape shape_of(const AttentionCuda& call);
 cudaError_t launch_forward(const AttentionCuda& call, cudaStream_t stream);
 cudaError_t launch_of_queries(const AttentionCuda& call, cudaStream_t stream);
 cudaError_t launch_of_keys(const AttentionCuda& call, cudaStream_t stream);
+/// `plan` of this call; added[] is zero.
+cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream);
+
+inline cudaError_t count_processors(int* count) {
+  int device = 0;
+  const cudaError_t e = cudaGetDevice(&device);
+  return e != cudaSuccess ? e : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
+}
 
 /// Blocks of a persistent kernel, with its shared memory allowed.
 template <class Kernel>
 cudaError_t prepare(Kernel kernel, uint32_t bytes, int items, int* blocks) {
-  int device = 0, processors = 0;
-  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
-  if (const cudaError_t e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-      e != cudaSuccess)
-    return e;
+  int processors = 0;
+  if (const cudaError_t e = count_processors(&processors); e != cudaSuccess) return e;
   *blocks = items < processors ? items : processors;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
 }

@@ -2,8 +2,9 @@
 // mask), P = softmax(S) and D = Σ G⊙O by rows:
 //   forward:   O = P·V, and the logarithms of the rows' sums
 //   backward:  P again from them;  g_V = Pᵀ·G,  dS = P⊙(G·Vᵀ - D),  g_Q = c·dS·K,  g_K = c·dSᵀ·Q
-// The backward pass computes P twice, once by rows for g_Q and once by columns for g_K and g_V, so that every sum has
-// one owner and nothing is added up in global memory. P and dS are rounded to bf16 before they are multiplied.
+// Every sum has one order. Causal attention with keys for every head takes one pass over P, in which g_Q's sums go from
+// block to block; other attention computes P twice, once by rows for g_Q and once by columns for g_K and g_V.
+// P and dS are rounded to bf16 before they are multiplied.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,10 +30,13 @@ struct AttentionCuda {
   float* dots = nullptr;           // D, like log_sums
   const float* natural = nullptr;  // [batch, heads, length], base e, if another library's: log_sums from them
   const float *cos = nullptr, *sin = nullptr;  // [length, 32]: g_q and g_k are turned back by these angles, if given
+  void* scratch = nullptr;                     // attention_scratch() bytes, at a multiple of 16
 };
 
 /// Rows of log_sums and dots: length up to a multiple of 128.
 int64_t attention_rows(int64_t length);
+/// Bytes of memory that the backward pass needs to take one pass; 0 where it takes two.
+int64_t attention_scratch(const AttentionCuda& call);
 /// Whether this device can: compute capability 9.0.
 bool attention_hopper_serves();
 

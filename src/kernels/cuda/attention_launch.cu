@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/attention_hopper.cuh"
@@ -11,11 +12,12 @@ namespace {
 constexpr int kDotThreads = 256;
 
 /// D = Σ G⊙O of a head: eight lanes a head, which lie side by side in memory; 0 past the end. Also the logarithms of
-/// the sums, where another library's forward pass left them.
+/// the sums, where another library's forward pass left them, and zeros to count from.
 __global__ void __launch_bounds__(kDotThreads)
     dots_kernel(const bfloat* g, const bfloat* o, int64_t g_stride, int64_t o_stride, const Shape s,
-                const float* natural, float* log_sums, float* dots) {
-  const int64_t at = (static_cast<int64_t>(blockIdx.x) * kDotThreads + threadIdx.x) / 8;
+                const float* natural, float* log_sums, float* dots, int* counters, int64_t counter_count) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kDotThreads + threadIdx.x, at = thread / 8;
+  if (thread < counter_count) counters[thread] = 0;
   const int lane = threadIdx.x % 8, head = static_cast<int>(at % s.heads);
   const int64_t token = at / s.heads, batch = token / s.rows, row = token % s.rows;
   if (batch >= s.batch) return;
@@ -35,6 +37,29 @@ __global__ void __launch_bounds__(kDotThreads)
   if (natural != nullptr)
     log_sums[of_head * s.rows + row] =
         row < s.length ? natural[of_head * s.length + row] * static_cast<float>(M_LOG2E) : INFINITY;
+}
+
+constexpr int64_t kFitsL2 = 34'000'000;
+constexpr int kMostBlocks = 128;  // a team of 16: 2112 turns
+
+/// No rows where two passes are taken: attention of other kinds, or too few heads for teams to keep the GPU busy.
+/// Larger teams for longer rows, so that Q, G and the sums (512 bytes a query) of all heads at work stay in L2. Time in
+/// tiles of five and of seven products: a team shares the blocks·(blocks + 1) tiles of a head.
+AtOnce plan_at_once(const AttentionCuda& call) {
+  const int64_t blocks = attention_rows(call.length) / kOwned, heads = static_cast<int64_t>(call.batch) * call.heads;
+  AtOnce plan;
+  plan.tiles = (call.length + 63) / 64;
+  int processors = 0;
+  if (!call.causal || call.heads != call.kv_heads || blocks > kMostBlocks ||
+      count_processors(&processors) != cudaSuccess)
+    return plan;
+  while (plan.team < 16 && int64_t{512} * call.length * (processors / plan.team) > kFitsL2) plan.team *= 2;
+  const int64_t rows = std::min<int64_t>(processors / plan.team, heads);
+  if (rows == 0) return plan;
+  const int64_t once = 5 * ((heads + rows - 1) / rows) * std::max(2 * blocks, blocks * (blocks + 1) / plan.team);
+  const int64_t twice = 7 * std::max(2 * blocks, heads * blocks * (blocks + 1) / processors);
+  if (once <= twice) plan.rows = static_cast<int>(rows);
+  return plan;
 }
 
 }  // namespace
@@ -59,14 +84,22 @@ cudaError_t attention_forward_hopper(const AttentionCuda& call, cudaStream_t str
   return attention::launch_forward(call, stream);
 }
 
+int64_t attention_scratch(const AttentionCuda& call) {
+  const attention::AtOnce plan = attention::plan_at_once(call);
+  return plan.rows == 0 ? 0 : 4 * (plan.counters() + plan.values());
+}
+
 cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t stream) {
   using namespace attention;
   const Shape shape = shape_of(call);
+  const AtOnce plan = plan_at_once(call);
+  const bool once = plan.rows > 0 && call.scratch != nullptr;
   const int64_t threads = static_cast<int64_t>(shape.batch) * shape.rows * shape.heads * 8;
   dots_kernel<<<static_cast<unsigned>((threads + kDotThreads - 1) / kDotThreads), kDotThreads, 0, stream>>>(
       static_cast<const bfloat*>(call.g.data), static_cast<const bfloat*>(call.out.data), call.g.stride,
-      call.out.stride, shape, call.natural, call.log_sums, call.dots);
+      call.out.stride, shape, call.natural, call.log_sums, call.dots, plan.added(call), once ? plan.counters() : 0);
   if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
+  if (once) return launch_at_once(call, plan, stream);
   if (const cudaError_t e = launch_of_keys(call, stream); e != cudaSuccess) return e;
   return launch_of_queries(call, stream);
 }

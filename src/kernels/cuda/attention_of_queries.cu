@@ -59,7 +59,7 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
       ring.wait_filled();
       for (int half = 0; half < 2; ++half) {
         const uint32_t k = ring.stage() + half * kTile64;
-        const int left = shape.length - 128 * j - 64 * half;                   // keys from here on
+        const int left = shape.length - 128 * j - 64 * half;                    // keys from here on
         if (causal ? j == item.block && half > mine : half > 0 && left <= 0) {  // all ahead of these queries, or none
           turns.begin();
           turns.end();
@@ -102,7 +102,11 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
     hopper::products_wait<0>();
     hopper::hold(ds);
     ring.release(stage);
-    if (cos != nullptr) turn_back(g_q, lane, row, shape.length, cos, sin);
+    if (cos != nullptr) {
+      float2 c[8], s[8];
+      load_angles(c, s, lane, row, shape.length, cos, sin);
+      turn_back(g_q, c, s);
+    }
     store_rows(own, g_q, lane, shape.scale, shape.scale);
     hand_over(memory, mine, [&] {
       hopper::store_box(maps.g_q, own, item.head * kHead, item.block * kOwned + mine * 64, item.batch);

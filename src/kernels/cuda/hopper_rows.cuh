@@ -54,6 +54,18 @@ __device__ __forceinline__ void product(float (&d)[64], const uint32_t* a, uint6
       : SIAMESE_R16(d, 0), SIAMESE_R16(d, 16), SIAMESE_R16(d, 32), SIAMESE_R16(d, 48)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(n_fastest ? 1 : 0));
 }
+/// d[64 × 64] += A[64 × 16]·B[16 × 64] with both in shared memory; B's columns run fastest, and A's rows where m_fastest.
+template <bool m_fastest>
+__device__ __forceinline__ void product(float (&d)[32], uint64_t a, uint64_t b, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, p, 1, 1, %35, 1;\n}"
+      : SIAMESE_R16(d, 0), SIAMESE_R16(d, 16)
+      : "l"(a), "l"(b), "r"(add), "n"(m_fastest ? 1 : 0));
+}
 #undef SIAMESE_R16
 #undef SIAMESE_R4
 // clang-format on

@@ -67,7 +67,7 @@ Tensor backward_cuda(const Tensor& gradient, const Tensor& given, const Tensor& 
   TORCH_CHECK(sums.scalar_type() == at::kFloat && sums.numel() == qkv.size(0) * heads * rows,
               "[attention_backward] log_sums must be what the forward pass returned, but are ", sums.sizes());
   TORCH_CHECK(cos.has_value() == sin.has_value() &&
-                  (!cos || (cos->scalar_type() == at::kFloat && cos->is_contiguous() && sin->is_contiguous() &&
+                  (!cos || (cos->scalar_type() == at::kFloat && sin->scalar_type() == at::kFloat &&
                             cos->numel() >= qkv.size(1) * kHead / 2 && sin->numel() == cos->numel())),
               "[attention_backward] cos and sin must be [T, 32] fp32");
   Tensor g_qkv = at::empty_like(qkv);
@@ -77,7 +77,11 @@ Tensor backward_cuda(const Tensor& gradient, const Tensor& given, const Tensor& 
   call.g_q = part(g_qkv, 0), call.g_k = part(g_qkv, heads), call.g_v = part(g_qkv, heads + kv_heads);
   call.log_sums = ours.mutable_data_ptr<float>(), call.dots = dots.mutable_data_ptr<float>();
   if (natural) call.natural = sums.const_data_ptr<float>();
-  if (cos) call.cos = cos->const_data_ptr<float>(), call.sin = sin->const_data_ptr<float>();
+  const Tensor c = cos ? aligned(*cos) : Tensor(), s = sin ? aligned(*sin) : Tensor();
+  call.cos = static_cast<const float*>(pointer(c)), call.sin = static_cast<const float*>(pointer(s));
+  const int64_t bytes = kernels::attention_scratch(call);
+  const Tensor scratch = at::empty({bytes}, qkv.options().dtype(at::kByte));
+  if (bytes > 0) call.scratch = scratch.mutable_data_ptr();
   C10_CUDA_CHECK(kernels::attention_backward_hopper(call, c10::cuda::getCurrentCUDAStream()));
   return g_qkv;
 }

@@ -1,0 +1,267 @@
+// All gradients in one pass, for causal attention where every head has its own keys: five products a pair of tiles
+// instead of seven. g_V and g_K as in attention_columns.cuh; dSᵀ goes through shared memory to a third warpgroup, which
+// adds dS·K to what other blocks of keys have given these 64 queries:  g_Q[t] = c·Σ_j dS[t, j]·K[j].
+// The sums so far pass from block to block in global memory (they stay in L2) in an order that is always the same. A
+// team of thread blocks shares the keys of a head; each starts at other queries, so that a tile's turns come in that
+// order with time between them, and nobody waits long.
+#include "kernels/cuda/attention_share.cuh"
+
+namespace siamese::kernels::attention {
+namespace {
+
+constexpr int kStages = 4, kRoles = 4 * kGroup;
+constexpr uint32_t kDs = 2 * kTile64, kSums = 64 * kHead * 4;  // bytes of dSᵀ [128 keys, 64 queries], of a tile of sums
+// Shared memory: two stages of dSᵀ, two of sums so far, g_K, g_Q, then Memory, then the barriers of three rings.
+constexpr uint32_t kSumsAt = 2 * kDs, kKeysAt = kSumsAt + 2 * kSums, kQueriesAt = kKeysAt + kTile128;
+constexpr uint32_t kMemoryAt = kQueriesAt + kTile64;
+constexpr uint32_t kBarriersAt = kMemoryAt + Memory::bytes(2 * kTile128, kColumnStage, kStages);
+constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * 32;
+constexpr int kWarps = kGroup / 32;
+
+/// dSᵀ in shared memory, where the third warpgroup reads it too.
+struct Shared {
+  Ring ring;
+  uint32_t keys;
+  int mine;
+  uint32_t last;  // dSᵀ of the last tile
+
+  __device__ void take(const float (&ds)[32]) {
+    last = ring.stage() + mine * kTile64;
+    put(ds);
+  }
+  __device__ void nothing() {
+    const float none[32] = {};
+    put(none);
+  }
+  __device__ void put(const float (&ds)[32]) {
+    const Lane lane;
+    ring.wait_empty();
+    store_rows(ring.stage() + mine * kTile64, ds, lane, 1.f, 1.f);
+    hopper::fence_for_copies();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) hopper::barrier_arrive(ring.filled());
+    ring.advance();
+  }
+  __device__ void times_queries(float (&g_k)[32], uint32_t q, bool add) const {
+    const uint64_t a = hopper::matrix_at(last, 16, 1024), b = hopper::matrix_at(q, 16, 1024);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) hopper::product<false>(g_k, a + 2 * k, b + 128 * k, add || k > 0);
+  }
+  __device__ void hold() const {}
+  __device__ uint32_t place_of_keys(uint32_t) const { return keys + mine * kTile64; }
+};
+
+__device__ __forceinline__ int read_acquire(const int* p) {
+  int v;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void write_release(int* p, int v) {
+  asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+/// What the third warpgroup has to know of a tile.
+struct Note {
+  int tile, row, column, batch;  // of the memory for sums; of g_Q
+  int flags, unused[3];
+
+  enum : int { kFirst = 1, kFinal = 2, kLastOfKeys = 4 };
+};
+
+constexpr uint32_t kAngles = 64 * kHead / 2 * 4;  // bytes of a tile's cos, or sin
+
+/// One thread waits for the tiles' turns and fetches the sums so far, ahead of those who need them; after the last
+/// turn's the angles, if there are any.
+__device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const float* sums, const int* added,
+                                           const float* cos, const float* sin, Ring given, Note* notes) {
+  const int tiles = query_tiles(s);
+  walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool last) {
+    const int tile = item.slot() * tiles + t, wanted = item.before(t) + turn;
+    given.wait_empty();
+    notes[given.at] = {
+        tile, t * 64, item.head * kHead, item.batch,
+        (turn == 0 ? Note::kFirst : 0) | (turn == t / 2 ? Note::kFinal : 0) | (last ? Note::kLastOfKeys : 0)};
+    while (read_acquire(added + tile) != wanted) {
+    }
+    if (turn == 0) {
+      hopper::barrier_arrive(given.filled());
+    } else {
+      asm volatile("fence.proxy.async.global;" ::: "memory");
+      hopper::barrier_expect(given.filled(), kSums);
+      copy_bulk(given.stage(), sums + static_cast<int64_t>(tile) * (64 * kHead), kSums, given.filled());
+    }
+    given.advance();
+    if (turn == t / 2 && cos != nullptr) {
+      const uint32_t bytes = min(64, s.length - t * 64) * (kAngles / 64);
+      given.wait_empty();
+      hopper::barrier_expect(given.filled(), 2 * bytes);
+      copy_bulk(given.stage(), cos + t * 64 * (kHead / 2), bytes, given.filled());
+      copy_bulk(given.stage() + kAngles, sin + t * 64 * (kHead / 2), bytes, given.filled());
+      given.advance();
+    }
+  });
+}
+
+/// One thread says that a tile has been added to, once what was written can be seen everywhere: a wait of its own.
+__device__ __forceinline__ void publish(const Shape& s, uint32_t turns, int* added, Ring written) {
+  const int tiles = query_tiles(s);
+  walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool) {
+    written.wait_filled();
+    write_release(added + item.slot() * tiles + t, item.before(t) + turn + 1);
+    hopper::barrier_arrive(written.empty + written.at * 8);
+    written.advance();
+  });
+}
+
+__device__ __forceinline__ float4 shared_float4(uint32_t address) {
+  float4 f;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w)
+               : "r"(address)
+               : "memory");
+  return f;
+}
+
+/// Every warp of the third warpgroup is past it.
+__device__ __forceinline__ void arrive_warp(uint32_t barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) hopper::barrier_arrive(barrier);
+}
+
+/// g_Q: dS·K of this block of keys plus the sums so far. Whose turn is the last one has them all. `count`: tiles.
+__device__ __forceinline__ void add_up(int count, float scale, bool turned, const CUtensorMap& g_q, Memory& memory,
+                                       Ring ds, Ring given, Ring written, const Note* notes, uint32_t place,
+                                       float* sums) {
+  const int thread = threadIdx.x % kGroup;
+#pragma unroll 1
+  for (; count > 0; --count) {
+    float d[32];
+    memory.own.wait_filled();
+    ds.wait_filled();
+    const uint64_t rows = hopper::matrix_at(ds.stage(), 16, 1024);
+    const uint64_t keys = hopper::matrix_at(memory.own.stage(), 16, 1024);
+    hopper::products_begin();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) hopper::product<true>(d, rows + 128 * k, keys + 128 * k, k > 0);
+    hopper::products_commit();
+    hopper::products_wait<0>();
+    arrive_warp(ds.empty + ds.at * 8);
+    ds.advance();
+    given.wait_filled();
+    const Note note = notes[given.at];
+    const int flags = note.flags;
+    if ((flags & Note::kFirst) == 0) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float4 f = shared_float4(given.stage() + (i * kGroup + thread) * 16);
+        d[4 * i] += f.x, d[4 * i + 1] += f.y, d[4 * i + 2] += f.z, d[4 * i + 3] += f.w;
+      }
+    }
+    // Places are given back only once what was read there has been used: an arrival does not wait for loads under way.
+    const uint32_t read = given.empty + given.at * 8;
+    given.advance();
+    if ((flags & Note::kFinal) == 0) {
+      float4* to = reinterpret_cast<float4*>(sums) + static_cast<int64_t>(note.tile) * (kSums / 16) + thread;
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        __stcg(to + i * kGroup, make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]));
+    } else {
+      const Lane lane;
+      if (turned) {
+        given.wait_filled();
+        const uint32_t angles = given.stage() + lane.row * (kHead / 2 * 4);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          const uint32_t at = angles + i / 4 * (8 * kHead / 2 * 4) + (8 * (i % 4) + lane.column) * 4;
+          turn_back(d, i, numbers_at(at), numbers_at(at + kAngles));
+        }
+      }
+      hopper::named_sync(5, kGroup);  // the last tile has left
+      store_rows(place, d, lane, scale, scale);
+      hopper::fence_for_copies();
+      hopper::named_sync(5, kGroup);
+      if (thread == 0) {
+        hopper::store_box(g_q, place, note.column, note.row, note.batch);
+        hopper::store_commit();
+        hopper::store_wait_read<0>();
+      }
+      if (turned) {
+        arrive_warp(given.empty + given.at * 8);
+        given.advance();
+      }
+    }
+    arrive_warp(read);
+    written.wait_empty();
+    arrive_warp(written.filled());
+    written.advance();
+    if ((flags & Note::kLastOfKeys) != 0) {
+      arrive_warp(memory.own.empty + memory.own.at * 8);
+      memory.own.advance();
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kRoles, 1)
+    at_once_kernel(const Shape shape, const __grid_constant__ ColumnMaps maps, const __grid_constant__ CUtensorMap g_q,
+                   const float* log_sums, const float* dots, const float* cos, const float* sin, float* sums,
+                   int* added) {
+  extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
+  const uint32_t base = hopper::shared_address(dynamic_bytes), barriers = base + kBarriersAt;
+  const Ring ds{barriers, barriers + 16, base, kDs, 2}, given{barriers + 32, barriers + 48, base + kSumsAt, kSums, 2};
+  const Ring written{barriers + 64, barriers + 80, 0, 0, 2};
+  if (threadIdx.x == 0)
+    for (int i = 0; i < 16; i += 8) {
+      hopper::barrier_init(ds.full + i, 2 * kWarps), hopper::barrier_init(ds.empty + i, kWarps);
+      hopper::barrier_init(given.full + i, 1), hopper::barrier_init(given.empty + i, kWarps);
+      hopper::barrier_init(written.full + i, kWarps), hopper::barrier_init(written.empty + i, 1);
+    }
+  const Walk walk(shape);
+  const int count = walk.share().write_turns(walk.member(), dynamic_bytes + kTurnsAt) * walk.heads();
+  const uint32_t turns = base + kTurnsAt;
+  Note* notes = reinterpret_cast<Note*>(dynamic_bytes + kNotesAt);
+  Memory memory(base + kMemoryAt, 2 * kTile128, kColumnStage, kStages, 2 + kWarps);
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
+  if (group == 0) {
+    hopper::leave_registers<24>();
+    if (threadIdx.x == 0) feed_columns<true, Walk>(shape, maps, log_sums, dots, memory);
+    if (threadIdx.x == 32) fetch_sums(shape, turns, sums, added, cos, sin, given, notes);
+    if (threadIdx.x == 64) publish(shape, turns, added, written);
+  } else if (group == 3) {
+    hopper::leave_registers<72>();
+    add_up(count, shape.scale, cos != nullptr, g_q, memory, ds, given, written, notes, base + kQueriesAt, sums);
+  } else {
+    hopper::take_registers<208>();
+    Shared sink{ds, base + kKeysAt, group - 1, base};
+    differentiate_columns<true, Walk>(shape, maps, memory, cos, sin, group - 1, sink);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream) {
+  ColumnMaps maps;
+  CUtensorMap g_q;
+  if (!maps.make(call) || !make_boxes(&g_q, call.g_q, call.heads, call, 64)) return cudaErrorInvalidValue;
+  Shape shape = shape_of(call);
+  shape.team = plan.team;
+  const uint32_t bytes = kTurnsAt + plan.turns();
+  if (const cudaError_t e =
+          cudaFuncSetAttribute(at_once_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+      e != cudaSuccess)
+    return e;
+  cudaLaunchAttribute together{};  // thread blocks wait for each other
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(plan.rows * plan.team));
+  config.blockDim = dim3(kRoles);
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  config.attrs = &together;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, at_once_kernel, shape, maps, g_q, static_cast<const float*>(call.log_sums),
+                            static_cast<const float*>(call.dots), call.cos, call.sin, plan.sums(call),
+                            plan.added(call));
+}
+
+}  // namespace siamese::kernels::attention
