@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What the parts of a training step take by themselves on this GPU, in PyTorch: its matrix products (cuBLAS), its
-attention (cuDNN), the bytes that fused stream steps, SwiGLU, loss and update have to move (copies), and all in turns;
-once rested (the GPU at its highest clock) and once sustained (under its power cap, as in a training run). What a step
-takes beyond `all` is ours to explain; a kernel that fuses or beats these libraries may go below.
+attention (cuDNN), the bytes that fused stream steps, SwiGLU, loss, update and norms of q, k and v (siamese_hybrid) have
+to move (copies), and all in turns; once rested (the GPU at its highest clock) and once sustained (under its power cap,
+as in a training run). What a step takes beyond `all` is ours to explain; a kernel that fuses or beats these libraries
+may go below.
 
   bench/floors.py                        lm-400m and lm-1.2b
-  bench/floors.py lm-400m --seconds 4
+  bench/floors.py lm-400m --seconds 4 --parts products "all siamese"
 """
 import argparse
 import json
@@ -73,6 +74,12 @@ def others(w):
     return copies(w, w["tokens"] * 2 * (w["blocks"] * 2.5 * w["wide"] + 2 * w["vocab"]) + 28 * w["parameters"])
 
 
+def head_norms(w):
+    """Norms of q, k and v: the projection, which is kept for the backward pass, read and what attention reads written;
+    then gradient and projection read, the projection's gradient written."""
+    return copies(w, 5 * w["blocks"] * w["tokens"] * 2 * w["d"] * (1 + 2 * w["kv_heads"] / w["heads"]))
+
+
 def in_turns(*lists):
     """All of them, each spread evenly over the whole."""
     return [f for _, f in sorted((((i + 0.5) / len(fs), f) for fs in lists for i, f in enumerate(fs)),
@@ -104,15 +111,20 @@ if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("workloads", nargs="*", default=list(WORKLOADS), help="default: all")
     p.add_argument("--seconds", type=float, default=3, help="of sustained work (default: %(default)s)")
+    p.add_argument("--parts", nargs="+", help='these alone, e.g. "all pre"')
     a = p.parse_args()
     for name in a.workloads:
         w = WORKLOADS[name]
-        parts = {"products": products(w), "attention": attention(w), "others": others(w)}
+        parts = {"products": products(w), "attention": attention(w), "others": others(w),
+                 "norms of q, k, v": head_norms(w)}
         parts |= {"streams " + scheme: streams(w, scheme) for scheme in ROWS}
         for scheme in ROWS:
             parts["all " + scheme] = in_turns(parts["products"], parts["attention"], parts["others"],
                                               parts["streams " + scheme])
+        parts["all siamese_hybrid"] = in_turns(parts["all siamese"], parts["norms of q, k, v"])
         for part, work in parts.items():
+            if a.parts and part not in a.parts:
+                continue
             rested, sustained, clock = milliseconds(work, a.seconds)
             print(json.dumps(dict(workload=name, part=part, rested_ms=round(rested, 2), sustained_ms=round(sustained, 2),
                                   clock_and_power_after=clock, device=torch.cuda.get_device_name())), flush=True)

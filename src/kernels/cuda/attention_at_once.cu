@@ -4,18 +4,18 @@
 // The sums so far pass from block to block in global memory (they stay in L2) in an order that is always the same. A
 // team of thread blocks shares the keys of a head; each starts at other queries, so that a tile's turns come in that
 // order with time between them, and nobody waits long.
-#include "kernels/cuda/attention_share.cuh"
+#include "kernels/cuda/attention_sums.cuh"
 
 namespace siamese::kernels::attention {
 namespace {
 
 constexpr int kStages = 4, kRoles = 4 * kGroup;
-constexpr uint32_t kDs = 2 * kTile64, kSums = 64 * kHead * 4;  // bytes of dSᵀ [128 keys, 64 queries], of a tile of sums
+constexpr uint32_t kDs = 2 * kTile64;  // bytes of dSᵀ [128 keys, 64 queries]
 // Shared memory: two stages of dSᵀ, two of sums so far, g_K, g_Q, then Memory, then the barriers of three rings.
 constexpr uint32_t kSumsAt = 2 * kDs, kKeysAt = kSumsAt + 2 * kSums, kQueriesAt = kKeysAt + kTile128;
 constexpr uint32_t kMemoryAt = kQueriesAt + kTile64;
 constexpr uint32_t kBarriersAt = kMemoryAt + Memory::bytes(2 * kTile128, kColumnStage, kStages);
-constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * 32;
+constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * sizeof(Note);
 constexpr int kWarps = kGroup / 32;
 
 /// dSᵀ in shared memory, where the third warpgroup reads it too.
@@ -50,68 +50,6 @@ struct Shared {
   __device__ void hold() const {}
   __device__ uint32_t place_of_keys(uint32_t) const { return keys + mine * kTile64; }
 };
-
-__device__ __forceinline__ int read_acquire(const int* p) {
-  int v;
-  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-  return v;
-}
-__device__ __forceinline__ void write_release(int* p, int v) {
-  asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-
-/// What the third warpgroup has to know of a tile.
-struct Note {
-  int tile, row, column, batch;  // of the memory for sums; of g_Q
-  int flags, unused[3];
-
-  enum : int { kFirst = 1, kFinal = 2, kLastOfKeys = 4 };
-};
-
-constexpr uint32_t kAngles = 64 * kHead / 2 * 4;  // bytes of a tile's cos, or sin
-
-/// One thread waits for the tiles' turns and fetches the sums so far, ahead of those who need them; after the last
-/// turn's the angles, if there are any.
-__device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const float* sums, const int* added,
-                                           const float* cos, const float* sin, Ring given, Note* notes) {
-  const int tiles = query_tiles(s);
-  walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool last) {
-    const int tile = item.slot() * tiles + t, wanted = item.before(t) + turn;
-    given.wait_empty();
-    notes[given.at] = {
-        tile, t * 64, item.head * kHead, item.batch,
-        (turn == 0 ? Note::kFirst : 0) | (turn == t / 2 ? Note::kFinal : 0) | (last ? Note::kLastOfKeys : 0)};
-    while (read_acquire(added + tile) != wanted) {
-    }
-    if (turn == 0) {
-      hopper::barrier_arrive(given.filled());
-    } else {
-      asm volatile("fence.proxy.async.global;" ::: "memory");
-      hopper::barrier_expect(given.filled(), kSums);
-      copy_bulk(given.stage(), sums + static_cast<int64_t>(tile) * (64 * kHead), kSums, given.filled());
-    }
-    given.advance();
-    if (turn == t / 2 && cos != nullptr) {
-      const uint32_t bytes = min(64, s.length - t * 64) * (kAngles / 64);
-      given.wait_empty();
-      hopper::barrier_expect(given.filled(), 2 * bytes);
-      copy_bulk(given.stage(), cos + t * 64 * (kHead / 2), bytes, given.filled());
-      copy_bulk(given.stage() + kAngles, sin + t * 64 * (kHead / 2), bytes, given.filled());
-      given.advance();
-    }
-  });
-}
-
-/// One thread says that a tile has been added to, once what was written can be seen everywhere: a wait of its own.
-__device__ __forceinline__ void publish(const Shape& s, uint32_t turns, int* added, Ring written) {
-  const int tiles = query_tiles(s);
-  walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool) {
-    written.wait_filled();
-    write_release(added + item.slot() * tiles + t, item.before(t) + turn + 1);
-    hopper::barrier_arrive(written.empty + written.at * 8);
-    written.advance();
-  });
-}
 
 __device__ __forceinline__ float4 shared_float4(uint32_t address) {
   float4 f;
@@ -157,7 +95,7 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, cons
         d[4 * i] += f.x, d[4 * i + 1] += f.y, d[4 * i + 2] += f.z, d[4 * i + 3] += f.w;
       }
     }
-    // Places are given back only once what was read there has been used: an arrival does not wait for loads under way.
+    // Places are given back at the end, behind a fence: the copy engine's writes must not overtake these reads.
     const uint32_t read = given.empty + given.at * 8;
     given.advance();
     if ((flags & Note::kFinal) == 0) {
@@ -186,10 +124,12 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, cons
         hopper::store_wait_read<0>();
       }
       if (turned) {
+        hopper::fence_for_copies();
         arrive_warp(given.empty + given.at * 8);
         given.advance();
       }
     }
+    hopper::fence_for_copies();
     arrive_warp(read);
     written.wait_empty();
     arrive_warp(written.filled());
@@ -231,7 +171,7 @@ __global__ void __launch_bounds__(kRoles, 1)
     add_up(count, shape.scale, cos != nullptr, g_q, memory, ds, given, written, notes, base + kQueriesAt, sums);
   } else {
     hopper::take_registers<208>();
-    Shared sink{ds, base + kKeysAt, group - 1, base};
+    Shared sink{ds, base + kKeysAt, group - 1, base + (group - 1) * kTile64};
     differentiate_columns<true, Walk>(shape, maps, memory, cos, sin, group - 1, sink);
   }
 }

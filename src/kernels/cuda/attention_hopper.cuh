@@ -1,6 +1,6 @@
-// What the three kernels of attention_hopper.h share. A persistent block has a warpgroup that feeds, by one thread, and
-// two that compute. An item of work is 128 rows that a block owns, 64 a warpgroup; the other side streams by in tiles
-// through a ring of stages. Items come longest first, so that the last ones are short.
+// What the kernels of attention_hopper.h share. A persistent block has a warpgroup that feeds, by one thread, and two
+// that compute (attention_at_once.cu has a third). An item of work is 128 rows that a block owns, 64 a warpgroup; the
+// other side streams by in tiles through a ring of stages. Items come longest first, so that the last ones are short.
 #pragma once
 
 #include "kernels/cuda/attention_hopper.h"
@@ -29,11 +29,12 @@ struct Shape {
 struct AtOnce {
   int rows = 0, team = 4, tiles = 0;
 
-  /// Tiles of a head that any member of a team has, at most.
+  /// Tiles of a head that any member of a team has, at most: in every layer of blocks those of its first keys.
   uint32_t turns() const {
-    uint32_t count = 0;
-    for (int left = tiles; left > 0; left -= 2 * team) count += static_cast<uint32_t>(left);
-    return count;
+    int count = 0;
+    for (int blocks = (tiles + 1) / 2; blocks > 0; blocks -= team)
+      count += tiles - 2 * (blocks > team ? blocks - team : 0);
+    return static_cast<uint32_t>(count);
   }
   int64_t counters() const { return (2LL * rows * tiles + 3) / 4 * 4; }
   int64_t values() const { return 2LL * rows * tiles * 64 * kHead; }

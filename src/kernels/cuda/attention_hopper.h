@@ -2,9 +2,9 @@
 // mask), P = softmax(S) and D = Σ G⊙O by rows:
 //   forward:   O = P·V, and the logarithms of the rows' sums
 //   backward:  P again from them;  g_V = Pᵀ·G,  dS = P⊙(G·Vᵀ - D),  g_Q = c·dS·K,  g_K = c·dSᵀ·Q
-// Every sum has one order. Causal attention with keys for every head takes one pass over P, in which g_Q's sums go from
-// block to block; other attention computes P twice, once by rows for g_Q and once by columns for g_K and g_V.
-// P and dS are rounded to bf16 before they are multiplied.
+// Every sum has one order. Causal attention with keys for every head (enough heads, rows of up to 16,384) takes one
+// pass over P, in which g_Q's sums go from block to block; other attention computes P twice, once by rows for g_Q and
+// once by columns for g_K and g_V. P and dS are rounded to bf16 before they are multiplied.
 #pragma once
 
 #include <cuda_runtime.h>

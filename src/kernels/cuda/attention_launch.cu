@@ -40,9 +40,10 @@ __global__ void __launch_bounds__(kDotThreads)
 }
 
 constexpr int64_t kFitsL2 = 34'000'000;
-constexpr int kMostBlocks = 128;  // a team of 16: 2112 turns
+constexpr int kMostBlocks = 128;  // turns fit into what shared memory is left, and into bytes
 
-/// No rows where two passes are taken: attention of other kinds, or too few heads for teams to keep the GPU busy.
+/// No rows where two passes are taken: attention of other kinds, too long, or too few heads for teams to keep the GPU
+/// busy.
 /// Larger teams for longer rows, so that Q, G and the sums (512 bytes a query) of all heads at work stay in L2. Time in
 /// tiles of five and of seven products: a team shares the blocks·(blocks + 1) tiles of a head.
 AtOnce plan_at_once(const AttentionCuda& call) {
@@ -99,7 +100,11 @@ cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t st
       static_cast<const bfloat*>(call.g.data), static_cast<const bfloat*>(call.out.data), call.g.stride,
       call.out.stride, shape, call.natural, call.log_sums, call.dots, plan.added(call), once ? plan.counters() : 0);
   if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
-  if (once) return launch_at_once(call, plan, stream);
+  if (once) {
+    const cudaError_t e = launch_at_once(call, plan, stream);
+    if (e != cudaErrorCooperativeLaunchTooLarge) return e;
+    cudaGetLastError();  // fewer multiprocessors than the device has: two passes need none of them at once
+  }
   if (const cudaError_t e = launch_of_keys(call, stream); e != cudaSuccess) return e;
   return launch_of_queries(call, stream);
 }

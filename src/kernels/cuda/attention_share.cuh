@@ -6,26 +6,34 @@
 
 namespace siamese::kernels::attention {
 
-/// In layers of a team's size from the last keys to the first, back and forth, so that all have as many tiles. All but
-/// the first layer start their tiles of queries at different places: a tile meets one block after the other, with time
-/// between them.
+/// In layers of a team's size (4, 8 or 16) from the last keys to the first, back and forth, so that all have about
+/// as many tiles. All but the first layer start their tiles of queries at different places: a tile meets one block
+/// after the other, with time between them.
 struct Share {
-  int blocks, tiles, team;
+  int blocks, tiles, team, bits;  // team = 2^bits
 
+  __device__ Share(int blocks_, int tiles_, int team_)
+      : blocks(blocks_),
+        tiles(tiles_),
+        team(team_),
+        bits(team_ == 16  ? 4
+             : team_ == 8 ? 3
+                          : 2) {}
   __device__ int block(int member, int layer) const {
     return blocks - 1 - layer * team - (layer % 2 == 0 ? member : team - 1 - member);
   }
   __device__ int start(int member, int layer, int first) const {
-    return layer == 0 ? first : first + (tiles - first) * member / team;
+    return layer == 0 ? first : first + ((tiles - first) * member >> bits);
   }
-  /// When block b meets tile t, in tiles since its thread block began with the head.
+  /// When block b meets tile t, in tiles since its thread block began with the head: after those of the layers before,
+  /// Σ tiles - 2·block(member, i).
   __device__ int when(int b, int t) const {
-    const int back = blocks - 1 - b, layer = back / team;
-    const int member = layer % 2 == 0 ? back % team : team - 1 - back % team;
+    const int back = blocks - 1 - b, layer = back >> bits, within = back & (team - 1);
+    const int member = layer % 2 == 0 ? within : team - 1 - within;
     int time = t - start(member, layer, 2 * b);
     if (time < 0) time += tiles - 2 * b;
-    for (int i = 0; i < layer; ++i) time += tiles - 2 * block(member, i);
-    return time;
+    return time + layer * (tiles - 2 * (blocks - 1)) + team * layer * (layer - 1) +
+           2 * ((layer >> 1) * (team - 1) + (layer & 1) * member);
   }
   /// How many other blocks meet it before: a tile's sums take turns, always in this order.
   __device__ int turn(int b, int t) const {
@@ -42,8 +50,10 @@ struct Share {
     int place = 0;
     for (int layer = 0, b; (b = block(member, layer)) >= 0; ++layer) {
       const int count = tiles - 2 * b, begin = start(member, layer, 2 * b) - 2 * b;
-      for (int n = static_cast<int>(threadIdx.x); n < count; n += static_cast<int>(blockDim.x))
-        turns[place + n] = static_cast<uint8_t>(turn(b, 2 * b + (begin + n) % count));
+      // Every layer's tiles from another thread on: all threads have some.
+      for (int n = (static_cast<int>(threadIdx.x) - place) & (static_cast<int>(blockDim.x) - 1); n < count;
+           n += static_cast<int>(blockDim.x))
+        turns[place + n] = static_cast<uint8_t>(turn(b, 2 * b + (begin + n < count ? begin + n : begin + n - count)));
       place += count;
     }
     return place;
@@ -71,7 +81,7 @@ struct Walk {
     }
     batch = index / s.heads, head = index % s.heads;
   }
-  __device__ Share share() const { return {s.blocks, query_tiles(s), s.team}; }
+  __device__ Share share() const { return Share(s.blocks, query_tiles(s), s.team); }
   __device__ int member() const { return blockIdx.x % s.team; }
   __device__ int rows() const { return gridDim.x / s.team; }
   __device__ int start(int first) const { return share().start(member(), layer, first); }

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include "kernels/cuda/attention_hopper.h"
 #include "ops/cuda/copy_lane.h"
 #include "ops/cuda/products.h"
 #include "ops/gpu_tools.h"
@@ -86,6 +87,12 @@ class CudaTools final : public GpuTools {
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
     return 10 * major + minor;
+  }
+  bool attention_in_one_pass(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads) override {
+    kernels::AttentionCuda call;
+    call.batch = static_cast<int>(batch), call.length = static_cast<int>(length);
+    call.heads = static_cast<int>(heads), call.kv_heads = static_cast<int>(kv_heads);
+    return kernels::attention_scratch(call) > 0;
   }
   std::string device_name() override {
     cudaDeviceProp properties{};

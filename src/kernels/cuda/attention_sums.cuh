@@ -1,0 +1,72 @@
+// The sums of attention_at_once.cu on their way: two threads of a thread block fetch what others have added up so far
+// and tell others of what has been added here, so that nobody else waits for global memory.
+#pragma once
+
+#include "kernels/cuda/attention_share.cuh"
+
+namespace siamese::kernels::attention {
+
+constexpr uint32_t kSums = 64 * kHead * 4;        // bytes of a tile of sums
+constexpr uint32_t kAngles = 64 * kHead / 2 * 4;  // bytes of a tile's cos, or sin
+
+__device__ __forceinline__ int read_acquire(const int* p) {
+  int v;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void write_release(int* p, int v) {
+  asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+/// What the third warpgroup has to know of a tile.
+struct Note {
+  int tile, row, column, batch;  // of the memory for sums; of g_Q
+  int flags;
+
+  enum : int { kFirst = 1, kFinal = 2, kLastOfKeys = 4 };
+};
+
+/// One thread waits for the tiles' turns and fetches the sums so far, ahead of those who need them; after the last
+/// turn's the angles, if there are any.
+__device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const float* sums, const int* added,
+                                           const float* cos, const float* sin, Ring given, Note* notes) {
+  const int tiles = query_tiles(s);
+  walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool last) {
+    const int tile = item.slot() * tiles + t, wanted = item.before(t) + turn;
+    given.wait_empty();
+    notes[given.at] = {
+        tile, t * 64, item.head * kHead, item.batch,
+        (turn == 0 ? Note::kFirst : 0) | (turn == t / 2 ? Note::kFinal : 0) | (last ? Note::kLastOfKeys : 0)};
+    while (read_acquire(added + tile) != wanted) {
+    }
+    if (turn == 0) {
+      hopper::barrier_arrive(given.filled());
+    } else {
+      asm volatile("fence.proxy.async.global;" ::: "memory");
+      hopper::barrier_expect(given.filled(), kSums);
+      copy_bulk(given.stage(), sums + static_cast<int64_t>(tile) * (64 * kHead), kSums, given.filled());
+    }
+    given.advance();
+    if (turn == t / 2 && cos != nullptr) {
+      const uint32_t bytes = min(64, s.length - t * 64) * (kAngles / 64);
+      given.wait_empty();
+      hopper::barrier_expect(given.filled(), 2 * bytes);
+      copy_bulk(given.stage(), cos + t * 64 * (kHead / 2), bytes, given.filled());
+      copy_bulk(given.stage() + kAngles, sin + t * 64 * (kHead / 2), bytes, given.filled());
+      given.advance();
+    }
+  });
+}
+
+/// One thread says that a tile has been added to, once what was written can be seen everywhere: a wait of its own.
+__device__ __forceinline__ void publish(const Shape& s, uint32_t turns, int* added, Ring written) {
+  const int tiles = query_tiles(s);
+  walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool) {
+    written.wait_filled();
+    write_release(added + item.slot() * tiles + t, item.before(t) + turn + 1);
+    hopper::barrier_arrive(written.empty + written.at * 8);
+    written.advance();
+  });
+}
+
+}  // namespace siamese::kernels::attention
