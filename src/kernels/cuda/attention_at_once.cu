@@ -18,6 +18,12 @@ constexpr uint32_t kBarriersAt = kMemoryAt + Memory::bytes(2 * kTile128, kColumn
 constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * sizeof(Note);
 constexpr int kWarps = kGroup / 32;
 
+/// All lanes of a warp are past it: one arrival.
+__device__ __forceinline__ void arrive_warp(uint32_t barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) hopper::barrier_arrive(barrier);
+}
+
 /// dSᵀ in shared memory, where the third warpgroup reads it too.
 struct Shared {
   Ring ring;
@@ -38,8 +44,7 @@ struct Shared {
     ring.wait_empty();
     store_rows(ring.stage() + mine * kTile64, ds, lane, 1.f, 1.f);
     hopper::fence_for_copies();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) hopper::barrier_arrive(ring.filled());
+    arrive_warp(ring.filled());
     ring.advance();
   }
   __device__ void times_queries(float (&g_k)[32], uint32_t q, bool add) const {
@@ -58,12 +63,6 @@ __device__ __forceinline__ float4 shared_float4(uint32_t address) {
                : "r"(address)
                : "memory");
   return f;
-}
-
-/// Every warp of the third warpgroup is past it.
-__device__ __forceinline__ void arrive_warp(uint32_t barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) hopper::barrier_arrive(barrier);
 }
 
 /// g_Q: dS·K of this block of keys plus the sums so far. Whose turn is the last one has them all. `count`: tiles.

@@ -20,7 +20,8 @@ struct ColumnMaps {
   }
 };
 
-__device__ __forceinline__ int query_tiles(const Shape& s) { return (s.length + 63) / 64; }
+/// The tile after t: those from `first` on, round and round.
+__device__ __forceinline__ int tile_after(int t, int first, int tiles) { return t + 1 < tiles ? t + 1 : first; }
 
 /// Items: the blocks of keys that a thread block owns, one after the other: more(), next(), block, batch, head; tiles
 /// of queries from start() on, after the last one from the first one that looks at these keys.
@@ -34,10 +35,10 @@ __device__ __forceinline__ void feed_columns(const Shape& s, const ColumnMaps& m
     hopper::load_box(maps.k, own, filled, item.head * kHead, item.block * kOwned, item.batch);
     hopper::load_box(maps.v, own + kTile128, filled, item.head * kHead, item.block * kOwned, item.batch);
     memory.own.advance();
-    const int first = causal ? 2 * item.block : 0, tiles = query_tiles(s);
+    const int first = causal ? 2 * item.block : 0, tiles = query_tiles(s.length);
     for (int head = item.head * s.group(); head < (item.head + 1) * s.group(); ++head)
 #pragma unroll 1
-      for (int n = first, t = item.start(first); n < tiles; ++n, t = t + 1 < tiles ? t + 1 : first) {
+      for (int n = first, t = item.start(first); n < tiles; ++n, t = tile_after(t, first, tiles)) {
         const uint32_t to = memory.ring.stage(), full = memory.ring.filled();
         const int64_t numbers = static_cast<int64_t>(item.batch * s.heads + head) * s.rows + t * 64;
         memory.ring.wait_empty();
@@ -71,9 +72,8 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
     // does not add to. (Keys without any tile of queries lie past the end.)
     uint32_t last_q = own, last_g = own + kTile128;
     int stage = -1, turn = 0;
-    const int first = causal ? 2 * item.block : 0, tiles = query_tiles(shape);
-    for (int n = 0, t = item.start(first); n < shape.group() * (tiles - first);
-         ++n, t = t + 1 < tiles ? t + 1 : first) {
+    const int first = causal ? 2 * item.block : 0, tiles = query_tiles(shape.length);
+    for (int n = 0, t = item.start(first); n < shape.group() * (tiles - first); ++n, t = tile_after(t, first, tiles)) {
       ring.wait_filled();
       if (causal && t < first + mine) {  // these queries look at nothing of ours
         turns.begin();

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/hopper_rows.cuh"
+#include "kernels/cuda/processors.h"
 
 namespace siamese::kernels::attention {
 
@@ -23,6 +24,9 @@ struct Shape {
     return causal ? block : blocks - 1;
   }
 };
+
+/// Tiles of 64 queries.
+__host__ __device__ inline int query_tiles(int length) { return (length + 63) / 64; }
 
 /// How attention_at_once.cu works: `rows` heads side by side, each with a team of thread blocks; two memories for sums
 /// a row, of `tiles` tiles of 64 queries.
@@ -227,12 +231,6 @@ cudaError_t launch_of_queries(const AttentionCuda& call, cudaStream_t stream);
 cudaError_t launch_of_keys(const AttentionCuda& call, cudaStream_t stream);
 /// `plan` of this call; added[] is zero.
 cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream);
-
-inline cudaError_t count_processors(int* count) {
-  int device = 0;
-  const cudaError_t e = cudaGetDevice(&device);
-  return e != cudaSuccess ? e : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
-}
 
 /// Blocks of a persistent kernel, with its shared memory allowed.
 template <class Kernel>

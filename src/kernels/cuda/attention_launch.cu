@@ -43,13 +43,12 @@ constexpr int64_t kFitsL2 = 34'000'000;
 constexpr int kMostBlocks = 128;  // turns fit into what shared memory is left, and into bytes
 
 /// No rows where two passes are taken: attention of other kinds, too long, or too few heads for teams to keep the GPU
-/// busy.
-/// Larger teams for longer rows, so that Q, G and the sums (512 bytes a query) of all heads at work stay in L2. Time in
-/// tiles of five and of seven products: a team shares the blocks·(blocks + 1) tiles of a head.
+/// busy. Larger teams for longer rows, so that Q, G and the sums (512 bytes a query) of all heads at work stay in L2.
+/// Time in tiles of five and of seven products: a team shares the blocks·(blocks + 1) tiles of a head.
 AtOnce plan_at_once(const AttentionCuda& call) {
   const int64_t blocks = attention_rows(call.length) / kOwned, heads = static_cast<int64_t>(call.batch) * call.heads;
   AtOnce plan;
-  plan.tiles = (call.length + 63) / 64;
+  plan.tiles = query_tiles(call.length);
   int processors = 0;
   if (!call.causal || call.heads != call.kv_heads || blocks > kMostBlocks ||
       count_processors(&processors) != cudaSuccess)

@@ -69,7 +69,7 @@ struct Walk {
   __device__ explicit Walk(const Shape& shape) : s(shape) { find(); }
   __device__ bool more() const { return index < s.batch * s.heads && member() < s.blocks; }
   __device__ void next() {
-    place += query_tiles(s) - 2 * block;
+    place += query_tiles(s.length) - 2 * block;
     ++layer;
     find();
   }
@@ -81,7 +81,7 @@ struct Walk {
     }
     batch = index / s.heads, head = index % s.heads;
   }
-  __device__ Share share() const { return Share(s.blocks, query_tiles(s), s.team); }
+  __device__ Share share() const { return Share(s.blocks, query_tiles(s.length), s.team); }
   __device__ int member() const { return blockIdx.x % s.team; }
   __device__ int rows() const { return gridDim.x / s.team; }
   __device__ int start(int first) const { return share().start(member(), layer, first); }
@@ -98,11 +98,11 @@ struct Walk {
 /// do_tile(item, t, turn, last) for all tiles of all blocks of keys of this thread block, in order.
 template <class Tile>
 __device__ __forceinline__ void walk_tiles(const Shape& s, uint32_t turns, const Tile& do_tile) {
-  const int tiles = query_tiles(s);
+  const int tiles = query_tiles(s.length);
   for (Walk item(s); item.more(); item.next()) {
     const int first = 2 * item.block;
 #pragma unroll 1
-    for (int n = first, t = item.start(first); n < tiles; ++n, t = t + 1 < tiles ? t + 1 : first) {
+    for (int n = first, t = item.start(first); n < tiles; ++n, t = tile_after(t, first, tiles)) {
       int turn;
       asm volatile("ld.shared.u8 %0, [%1];" : "=r"(turn) : "r"(turns + item.place + n - first));
       do_tile(item, t, turn, n + 1 == tiles);

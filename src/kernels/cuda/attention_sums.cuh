@@ -30,7 +30,7 @@ struct Note {
 /// turn's the angles, if there are any.
 __device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const float* sums, const int* added,
                                            const float* cos, const float* sin, Ring given, Note* notes) {
-  const int tiles = query_tiles(s);
+  const int tiles = query_tiles(s.length);
   walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool last) {
     const int tile = item.slot() * tiles + t, wanted = item.before(t) + turn;
     given.wait_empty();
@@ -60,7 +60,7 @@ __device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const
 
 /// One thread says that a tile has been added to, once what was written can be seen everywhere: a wait of its own.
 __device__ __forceinline__ void publish(const Shape& s, uint32_t turns, int* added, Ring written) {
-  const int tiles = query_tiles(s);
+  const int tiles = query_tiles(s.length);
   walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool) {
     written.wait_filled();
     write_release(added + item.slot() * tiles + t, item.before(t) + turn + 1);

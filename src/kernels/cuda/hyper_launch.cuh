@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/processors.h"
+
 namespace siamese::kernels {
 
 /// A thread has V pieces of 8 columns.
@@ -26,11 +28,8 @@ cudaError_t with_hyper_types(bool bf16, int n, int d, int64_t tokens, const F& f
 /// As many blocks as run at once, at most `most`; raises the kernel's limit of shared memory where it must.
 template <class K>
 cudaError_t resident_blocks(K kernel, int threads, size_t shared, int64_t most, int* out) {
-  int device = 0, processors = 0, each = 0;
-  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
-  if (const cudaError_t e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-      e != cudaSuccess)
-    return e;
+  int processors = 0, each = 0;
+  if (const cudaError_t e = count_processors(&processors); e != cudaSuccess) return e;
   if (shared > 32 * 1024)  // the default limit is 48 kB, static memory included
     if (const cudaError_t e =
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));

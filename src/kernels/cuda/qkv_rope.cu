@@ -1,6 +1,7 @@
 // Every form, type and head size; the form training runs through with norms has faster kernels (qkv_rope_rows.h).
 #include "kernels/cuda/qkv_rope.h"
 
+#include "kernels/cuda/processors.h"
 #include "kernels/cuda/qkv_rope_rows.h"
 #include "kernels/cuda/vec.cuh"
 
@@ -189,11 +190,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(QkvRope p) {
 
 template <class K>
 cudaError_t blocks_for(K kernel, int64_t vectors, int* out) {
-  int device = 0, processors = 0, each = 0;
-  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
-  if (const cudaError_t e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-      e != cudaSuccess)
-    return e;
+  int processors = 0, each = 0;
+  if (const cudaError_t e = count_processors(&processors); e != cudaSuccess) return e;
   if (const cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, kThreads, 0); e != cudaSuccess)
     return e;
   const int64_t useful = (vectors + kThreads - 1) / kThreads, resident = static_cast<int64_t>(processors) * each;

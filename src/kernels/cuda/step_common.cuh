@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/processors.h"
 #include "kernels/cuda/stream_step.h"
 #include "kernels/cuda/vec.cuh"
 
@@ -169,11 +170,8 @@ cudaError_t with_step_shape(const StepCuda& call, const StepShape& shape, const 
 /// Parts to cut the rows in (a multiple of samples): as many as there are blocks running at once, none of them empty.
 template <class K>
 cudaError_t parts_for(K kernel, const StepCuda& call, const StepShape& shape, size_t shared, int* out) {
-  int device = 0, processors = 0, each = 0;
-  if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
-  if (const cudaError_t e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-      e != cudaSuccess)
-    return e;
+  int processors = 0, each = 0;
+  if (const cudaError_t e = count_processors(&processors); e != cudaSuccess) return e;
   if (const cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, kStepThreads, shared);
       e != cudaSuccess)
     return e;
