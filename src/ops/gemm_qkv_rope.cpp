@@ -104,12 +104,30 @@ Tensor gemm_project_turned(const Tensor& x, const Tensor& weight, const Turn& tu
       .view({x.size(0), x.size(1), weight.size(0)});
 }
 
-void turn_in_place(const Tensor& projected, const Turn& turn) {
-  at::AutoDispatchBelowADInplaceOrView guard;
-  const int64_t length = projected.size(1);
-  const AttentionCore core = core_of(turn.cos, turn.sin, turn.heads, turn.kv_heads, length);
-  const Tensor packed = by_heads(projected.view({-1, projected.size(2)}), core, length);
-  qkv_rope_out(packed, packed, core);
+namespace {
+
+/// The gradients are those of a plain product.
+class ProjectTurned : public torch::autograd::Function<ProjectTurned> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& x, const Tensor& weight,
+                        const Turn& turn) {
+    ctx->save_for_backward({x, weight});
+    return gemm_project_turned(x, weight, turn);
+  }
+  static variable_list backward(torch::autograd::AutogradContext* ctx, variable_list grads) {
+    const variable_list s = ctx->get_saved_variables();
+    const Tensor g = grads[0].reshape({-1, grads[0].size(2)});
+    variable_list result(3);
+    if (ctx->needs_input_grad(0)) result[0] = gemm(g, s[1], false, false).view(s[0].sizes());
+    if (ctx->needs_input_grad(1)) result[1] = gemm(g, s[0].reshape({-1, s[0].size(2)}), true, false);
+    return result;
+  }
+};
+
+}  // namespace
+
+Tensor project_turned(const Tensor& x, const Tensor& weight, const Turn& turn) {
+  return ProjectTurned::apply(x, weight, turn);
 }
 
 }  // namespace siamese

@@ -17,10 +17,10 @@ struct Turn {
   at::Tensor cos, sin;
   int64_t heads = 0, kv_heads = 0;
 };
-// Below autograd, for x [B, length, k] and a projection [B, length, (heads + 2 kv heads)·dim]: whoever attends to the
-// result hands back the gradient of the projection as it was before (ops/attention.h).
+// The projection [B, length, (heads + 2 kv heads)·dim] of x [B, length, k], turned; whoever attends to it hands back
+// the gradient of the projection as it was before (ops/attention.h). The first is below autograd.
 at::Tensor gemm_project_turned(const at::Tensor& x, const at::Tensor& weight, const Turn& turn);
-void turn_in_place(const at::Tensor& projected, const Turn& turn);
+at::Tensor project_turned(const at::Tensor& x, const at::Tensor& weight, const Turn& turn);
 
 /// The same by a product and a pass over it.
 at::Tensor gemm_qkv_rope_apart(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& cos,

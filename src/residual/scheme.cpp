@@ -93,9 +93,7 @@ Streams Scheme::settle(Streams streams) const {
 }
 
 at::Tensor Scheme::product(const at::Tensor& z, const Modulation& m) {
-  const at::Tensor out = (*m.into)(z);
-  if (m.turn.cos.defined()) turn_in_place(out, m.turn);
-  return out;
+  return m.turn.cos.defined() ? project_turned(z, m.into->weight, m.turn) : (*m.into)(z);
 }
 
 Read Scheme::modulated(const at::Tensor& z, const Modulation& m, Streams streams) const {

@@ -7,7 +7,7 @@
 // n = 4:
 //   forward   mhc_forward_cuda          read H, r, write H', z; weights in the shared memory of a cluster   10
 //             mhc_maps_cuda             Sinkhorn: 20 rounds in registers, a thread a token, 3 µs             0.2
-//             mhc_forward_by_clusters   both in one launch, at widths and numbers of tokens of training     10.2
+//             mhc_forward_by_clusters   for mhc_forward_cuda, at widths and numbers of tokens of training   10
 //   backward  mhc_dots_cuda             read H', G, gz: the sums u, v, G H'ᵀ                                 9.2
 //             mhc_maps_backward_cuda    Sinkhorn back, 5 µs                                                  0.3
 //             mhc_write_backward_cuda   read H', G, gz, r, write gH', gr; D stays in registers              15.6
@@ -78,9 +78,9 @@ struct MhcMapsCuda {
 };
 cudaError_t mhc_maps_cuda(const MhcMapsCuda& call, cudaStream_t stream);
 
-/// The forward pass and its maps in one launch, without packed weights: true where it serves this call, with `error`
-/// set; otherwise it does nothing.
-bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcMapsCuda& maps, cudaStream_t stream,
+/// mhc_forward_cuda without packed weights: true where it serves this call, with `error` set; otherwise it does
+/// nothing.
+bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcParametersCuda& parameters, cudaStream_t stream,
                              cudaError_t* error);
 
 struct MhcBackwardCuda {

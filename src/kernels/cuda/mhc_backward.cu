@@ -23,34 +23,34 @@ struct WarpShared {
   uint32_t e[kTileTokens][kColumns / 2];
 };
 
-/// The tile's rows, records and e on their way; zeros beyond the last token and for what is absent.
-__device__ __forceinline__ void ask(const MhcBackwardCuda& p, WarpShared& s, int token0, const Tile& at) {
-  const int tokens = static_cast<int>(p.sizes.tokens), token = token0 + at.token, d = p.sizes.d;
-  const bool real = token0 >= 0 && token < tokens;
-  const int64_t row = real ? static_cast<int64_t>(token) * d + at.column : 0;
-  const int64_t streams = real ? static_cast<int64_t>(token) * 4 * d + at.column : 0;
-  const auto copy = [&](int slot, const void* from, int64_t first) {
-    const bool exists = real && from != nullptr;
-    copy_async16(&s.rows[slot][at.lane], static_cast<const bfloat*>(exists ? from : p.h) + (exists ? first : 0),
-                 exists);
+/// Floats of a record and words of e come in pieces of 16 bytes, side by side for the tokens of a tile.
+constexpr int kRecordPieces = kRecord / 4, kPieces = kColumns / 8;
+
+/// The tile's rows, records and e on their way; zeros beyond the last token. What is absent stays as it was.
+__device__ __forceinline__ void ask(const MhcBackwardCuda& p, WarpShared& s, int tile, const Tile& at) {
+  const int tokens = static_cast<int>(p.sizes.tokens), first = tile * kTileTokens, left = tokens - first, d = p.sizes.d;
+  const bool real = at.token < left;
+  const int64_t row = static_cast<int64_t>(real ? first + at.token : first) * d;
+  const auto copy = [&](int slot, const void* from, int64_t at_element) {
+    copy_async16(&s.rows[slot][at.lane], static_cast<const bfloat*>(from) + at_element, real);
   };
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    copy(i, p.h, streams + i * d);
-    copy(4 + i, p.g_mixed, streams + i * d);
+  for (int i = 0; i < 4; ++i) copy(i, p.h, 4 * row + at.column + i * d);
+  if (p.g_mixed != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) copy(4 + i, p.g_mixed, 4 * row + at.column + i * d);
   }
-  copy(8, p.g_z, row);
-  copy(9, p.r, row);
-  // 7 pieces of 16 bytes a record, 3 of e: both lie side by side for the tokens of a tile.
-  for (int piece = at.lane; piece < 10 * kTileTokens; piece += 32) {
-    const bool record = piece < 7 * kTileTokens;
-    const int i = record ? piece : piece - 7 * kTileTokens, of = token0 + i / (record ? 7 : 3);
-    const bool exists = token0 >= 0 && of < tokens;
-    const int64_t first = exists ? static_cast<int64_t>(token0) * (record ? 7 : 3) + i : 0;
-    const void* const from = record ? static_cast<const void*>(p.records) : p.e;
-    void* const to = record ? static_cast<void*>(&s.records[0][0]) : &s.e[0][0];
-    copy_async16(static_cast<uint4*>(to) + i, static_cast<const uint4*>(from) + first, exists);
-  }
+  if (p.g_z != nullptr) copy(8, p.g_z, row + at.column);
+  if (p.r != nullptr) copy(9, p.r, row + at.column);
+  const auto pieces = [&](void* to, const void* from, int of_token) {
+    const uint4* const source = static_cast<const uint4*>(from) + static_cast<int64_t>(first) * of_token;
+    for (int i = at.lane; i < of_token * kTileTokens; i += 32) {
+      const bool exists = i < of_token * left;
+      copy_async16(static_cast<uint4*>(to) + i, source + (exists ? i : 0), exists);
+    }
+  };
+  pieces(&s.records[0][0], p.records, kRecordPieces);
+  pieces(&s.e[0][0], p.e, kPieces);
 }
 
 /// One token's record.
@@ -85,8 +85,10 @@ __global__ void __launch_bounds__(kThreads) write_backward_kernel(const MhcBackw
   if (has_gain) gain = words(*reinterpret_cast<const uint4*>(static_cast<const bfloat*>(p.gain) + at.column));
   float sums[4][2][3][4] = {};  // D: stream, words 2m and 2m+1, products 8t … 8t+7
 
+  for (int slot = 4; slot < 10; ++slot)
+    if ((slot < 8 ? p.g_mixed : slot < 9 ? p.g_z : p.r) == nullptr) s.rows[slot][at.lane] = make_uint4(0, 0, 0, 0);
   int tile = tiles - 1 - static_cast<int>(blockIdx.y);
-  ask(p, s, tile * kTileTokens, at);
+  ask(p, s, tile, at);
   for (; tile >= 0; tile -= parts) {
     const int token = tile * kTileTokens + g;
     const bool real = token < static_cast<int>(p.sizes.tokens);
@@ -99,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) write_backward_kernel(const MhcBackw
     const uint32_t e[3] = {s.e[g][q], s.e[g][q + 4], s.e[g][q + 8]};  // products 2q, 2q+1, + 8, + 16
     const Record record(s.records[g]);
     __syncwarp();
-    ask(p, s, tile >= parts ? (tile - parts) * kTileTokens : -1, at);
+    if (tile >= parts) ask(p, s, tile - parts, at);
 
     uint32_t e_columns[3];
 #pragma unroll

@@ -1,18 +1,14 @@
-// mhc's forward step in one launch (mhc_ring.cuh): which calls it serves, and its launch.
-//
-// Measured on an H200, 32,768 tokens of d = 1024: 307 µs, 52 % of a copy of as many bytes; with weights packed, sums
-// read through the cluster and the maps a kernel of their own (mhc_forward.cu) 408 µs. 12, 8 and 6 places in the ring:
-// 307, 307 and 316 µs.
+// mhc's forward step by a ring of tiles (mhc_ring.cuh): which calls it serves, and its launch.
 #include "kernels/cuda/cluster_launch.h"
 #include "kernels/cuda/mhc_cluster_read.cuh"
 
 namespace siamese::kernels {
 
-// The maps of a tile take one warp longer than the tile's rows take the block (some 2 µs against 1, estimated from the
-// latency of 20 rounds): with d/128 blocks in turn that goes unnoticed, with one or two it would not.
+// The ring may have two places a block of the cluster (mhc_ring.cuh): with fewer than three blocks it would be too
+// short for the way to memory and back.
 constexpr int kLeastWidth = 384, kMostWidth = ring::kBlockColumns * ring::kMostRanks;
 
-bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcMapsCuda& maps, cudaStream_t stream,
+bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcParametersCuda& parameters, cudaStream_t stream,
                              cudaError_t* error) {
   const MhcSizes& sizes = call.sizes;
   if (!mhc_forward_runs(sizes) || sizes.d % ring::kBlockColumns != 0 || sizes.d < kLeastWidth || sizes.d > kMostWidth ||
@@ -30,7 +26,7 @@ bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcMapsCuda& maps
   *error = launch.resident(ring::mhc_cluster_kernel, &resident);
   if (*error != cudaSuccess) return true;
   if (resident < 1) return false;
-  *error = launch.run(ring::mhc_cluster_kernel, resident < tiles ? resident : tiles, call, maps, stages);
+  *error = launch.run(ring::mhc_cluster_kernel, resident < tiles ? resident : tiles, call, parameters, stages);
   return true;
 }
 

@@ -38,83 +38,80 @@ __device__ __forceinline__ void ask(const Place& me, int half) {
   }
 }
 
-/// v[0 … 2] becomes the sums over the token's four lanes of v[3q …].
-__device__ __forceinline__ void fold(float (&v)[12], int q) {
-  const bool high = (q & 2) != 0, odd = (q & 1) != 0;
-#pragma unroll
-  for (int i = 0; i < 6; ++i) {
-    const float send = high ? v[i] : v[i + 6], keep = high ? v[i + 6] : v[i];
-    v[i] = keep + __shfl_xor_sync(0xffffffffU, send, 2);
-  }
-#pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    const float send = odd ? v[i] : v[i + 3], keep = odd ? v[i + 3] : v[i];
-    v[i] = keep + __shfl_xor_sync(0xffffffffU, send, 1);
-  }
-}
-
-/// `warp` of eight: columns 16·warp + 4q … + 3.
+/// `warp` of eight: its team's tiles, columns 32·(warp mod 4) + {0, 16} + 4q … + 3.
 __device__ __forceinline__ void mix_tiles(const Place& me, int warp) {
-  const int g = me.g, q = me.q, d = me.p.sizes.d, column = me.rank * kBlockColumns + 16 * warp + 4 * q;
-  uint32_t weights[4][3][2];  // stream, products 8t + g, word: columns 4q + 2w and the next
+  const int team = warp / kTeamWarps, member = warp % kTeamWarps, g = me.g, q = me.q, d = me.p.sizes.d;
+  const int column = me.rank * kBlockColumns + 32 * member + 4 * q;
+  uint32_t weights[2][4][3][2];  // half, stream, products 8t + g, word: columns 16·half + 4q + 2w and the next
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int half = 0; half < 2; ++half) {
 #pragma unroll
-    for (int t = 0; t < 3; ++t) {
+    for (int i = 0; i < 4; ++i) {
 #pragma unroll
-      for (int w = 0; w < 2; ++w) {
-        const int64_t row = static_cast<int64_t>(i) * d + column + 2 * w;
-        weights[i][t][w] =
-            pack(mhc_weight(me.maps.parameters, row, 8 * t + g), mhc_weight(me.maps.parameters, row + 1, 8 * t + g));
+      for (int t = 0; t < 3; ++t) {
+#pragma unroll
+        for (int w = 0; w < 2; ++w) {
+          const int64_t row = static_cast<int64_t>(i) * d + column + 16 * half + 2 * w;
+          weights[half][i][t][w] =
+              pack(mhc_weight(me.parameters, row, 8 * t + g), mhc_weight(me.parameters, row + 1, 8 * t + g));
+        }
       }
     }
   }
   Turn turn, place;
-  bool used = false;  // the place of the sums has been filled before
-  for (int tile = me.first; tile < me.tiles; tile += me.step) {
+  turn.next(me.stages, team), place.next(kPlaces, team);
+  int i = team;
+  for (int tile = me.first + team * me.step; tile < me.tiles; tile += kTeams * me.step, i += kTeams) {
     wait(me.s.full[turn.stage], turn.phase);
-    char* const rows = me.stage(turn.stage) + row_at(0, g) + 32 * warp + 8 * q;
-    float maps[kMaps], gram[12] = {};  // the last two stay 0
+    char* const rows = me.stage(turn.stage) + row_at(0, g) + 64 * member + 8 * q;
+    uint32_t h[2][2][4];  // half, word, stream
+    {
+      float maps[kMaps];
 #pragma unroll
-    for (int i = 0; i < 5; ++i) {
-      const float4 f = reinterpret_cast<const float4*>(me.before(turn.stage, g))[i];
-      maps[4 * i] = f.x, maps[4 * i + 1] = f.y, maps[4 * i + 2] = f.z, maps[4 * i + 3] = f.w;
-    }
-    uint32_t in[2][5], h[2][4];
+      for (int k = 0; k < 5; ++k) {
+        const float4 f = reinterpret_cast<const float4*>(me.before(turn.stage, g))[k];
+        maps[4 * k] = f.x, maps[4 * k + 1] = f.y, maps[4 * k + 2] = f.z, maps[4 * k + 3] = f.w;
+      }
 #pragma unroll
-    for (int k = 0; k < 5; ++k) {
-      const uint2 v = *reinterpret_cast<const uint2*>(rows + k * kRowStride);
-      in[0][k] = v.x, in[1][k] = v.y;
-    }
+      for (int half = 0; half < 2; ++half) {
+        uint32_t in[2][5];
 #pragma unroll
-    for (int w = 0; w < 2; ++w) mix(in[w], maps, h[w], gram);
-    // Products as [24 x 8 tokens]: the weights are the rows (16 and 8 of them), H' is the columns.
-    float first[4] = {}, last[4] = {};
-    bfloat* const out =
-        static_cast<bfloat*>(me.p.h_out) + (static_cast<int64_t>(tile) * kTileTokens + g) * 4 * d + column;
+        for (int k = 0; k < 5; ++k) {
+          const uint2 v = *reinterpret_cast<const uint2*>(rows + 32 * half + k * kRowStride);
+          in[0][k] = v.x, in[1][k] = v.y;
+        }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint2 v = make_uint2(h[0][i], h[1][i]);
-      *reinterpret_cast<uint2*>(rows + i * kRowStride) = v;
-      *reinterpret_cast<uint2*>(out + i * d) = v;
-      mma16(first, weights[i][0][0], weights[i][1][0], weights[i][0][1], weights[i][1][1], v.x, v.y);
-      mma16(last, weights[i][2][0], 0, weights[i][2][1], 0, v.x, v.y);
+        for (int w = 0; w < 2; ++w) mix(in[w], maps, h[half][w]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          *reinterpret_cast<uint2*>(rows + 32 * half + k * kRowStride) = make_uint2(h[half][0][k], h[half][1][k]);
+      }
     }
     arrive(me.s.mixed[turn.stage], me.lane);
-    fold(gram, q);
-    if (used) wait(me.s.taken[place.stage], place.phase ^ 1);
-    float* const mine = me.s.parts[place.stage][warp];
+    // Products as [24 x 8 tokens]: the weights are the rows (16 and 8 of them), H' is the columns.
+    float first[4] = {}, last[4] = {};
+    Gram gram;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      gram.add(h[half][0], h[half][1]);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const auto& w = weights[half][k];
+        mma16(first, w[0][0], w[1][0], w[0][1], w[1][1], h[half][0][k], h[half][1][k]);
+        mma16(last, w[2][0], 0, w[2][1], 0, h[half][0][k], h[half][1][k]);
+      }
+    }
+    if (i >= kPlaces) wait(me.s.taken[place.stage], place.phase ^ 1);
+    float* const mine = me.s.parts[place.stage][member];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       float* const token = mine + (2 * q + j) * kSums + g;
       token[0] = first[j], token[8] = first[2 + j], token[16] = last[j];
     }
-#pragma unroll
-    for (int j = 0; j < 3; ++j) mine[g * kSums + kProducts + 3 * q + j] = gram[j];
+    gram.store(mine + g * kSums + kProducts, g, q);
     arrive(me.s.summed[place.stage], me.lane);
-    turn.next(me.stages);
-    place.next(kPlaces);
-    used = used || place.stage == 0;
+    turn.next(me.stages, kTeams);
+    place.next(kPlaces, kTeams);
   }
 }
 
@@ -131,15 +128,23 @@ __device__ __forceinline__ float4 sum_parts(const float* from, int parts) {
 
 /// A tile's sums over the block's columns go to the block that makes its maps.
 __device__ __forceinline__ void send(const Place& me) {
+  constexpr int kFours = kTileTokens * kSums / 4;
   Turn place;
   int i = 0;
   for (int tile = me.first; tile < me.tiles; tile += me.step, ++i) {
     wait(me.s.summed[place.stage], place.phase);
     const int slot = i / me.ranks & 1;
-    for (int j = 4 * me.lane; j < kTileTokens * kSums; j += 128)
-      send4(sum_parts(&me.s.parts[place.stage][0][j], kMixWarps), &me.s.arrived[slot][me.rank][j],
-            address(me.s.inbox[slot]), static_cast<unsigned>(i % me.ranks));
+    float4 sums[(kFours + 31) / 32];
+#pragma unroll
+    for (int k = 0; k < (kFours + 31) / 32; ++k)
+      if (32 * k + me.lane < kFours)
+        sums[k] = sum_parts(&me.s.parts[place.stage][0][4 * (32 * k + me.lane)], kTeamWarps);
     arrive(me.s.taken[place.stage], me.lane);
+#pragma unroll
+    for (int k = 0; k < (kFours + 31) / 32; ++k)
+      if (32 * k + me.lane < kFours)
+        send4(sums[k], &me.s.arrived[slot][me.rank][4 * (32 * k + me.lane)], address(me.s.inbox[slot]),
+              static_cast<unsigned>(i % me.ranks));
     place.next(kPlaces);
   }
 }

@@ -1,53 +1,18 @@
-// The second half of mhc's forward step in one launch (roles: mhc_ring.cuh): the maps of a tile, what is read with
-// them, and the kernel. Four lanes make a token's maps: lane q has row `to` = q of the residual map, and read and write
-// map q.
+// The second half of mhc's forward step in one pass (roles: mhc_ring.cuh): what a tile is read with, from its sums over
+// the row, the reading, and the kernel.
 #pragma once
 
 #include "kernels/cuda/mhc_cluster_mix.cuh"
 
 namespace siamese::kernels::ring {
 
-/// b and s as lane q needs them.
-struct LaneParameters {
-  float b_read, b_write, b_residual[4], s[3];
-  __device__ LaneParameters(const MhcParametersCuda& p, int q) {
-    const auto at = [](const void* from, int i) { return to_float(static_cast<const bfloat*>(from)[i]); };
-    b_read = at(p.b[0], q), b_write = at(p.b[1], q);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) b_residual[j] = at(p.b[2], 4 * q + j);
-#pragma unroll
-    for (int i = 0; i < 3; ++i) s[i] = at(p.s[i], 0);
-  }
-};
-
-/// m [from] of the four lanes becomes Sinkhorn of exp(m) (kernels/mhc_maps.h); the sums over `to` go through shuffles.
-__device__ __forceinline__ void sinkhorn_by_lanes(float (&m)[4]) {
-  const auto other = [](float v, int mask) { return __shfl_xor_sync(0xffffffffU, v, mask); };
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    float largest = fmaxf(m[j], other(m[j], 1));
-    largest = fmaxf(largest, other(largest, 2));
-    m[j] = expf(m[j] - largest);
-  }
-#pragma unroll 1
-  for (int round = 0; round < kSinkhornDivisions; round += 2) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      float sum = m[j] + other(m[j], 1);
-      sum += other(sum, 2);
-      m[j] *= reciprocal(sum);
-    }
-    const float inverse = reciprocal((m[0] + m[1]) + (m[2] + m[3]));
-#pragma unroll
-    for (int j = 0; j < 4; ++j) m[j] *= inverse;
-  }
-}
-
-/// Every ranks-th tile of the cluster: what its tokens are read with goes to all blocks, the maps to memory.
+/// Every ranks-th tile of the cluster: what its tokens are read with goes to all blocks, L and both ρ to memory. Four
+/// lanes share a token.
 __device__ __forceinline__ void make_maps(const Place& me) {
   const MhcForwardCuda& p = me.p;
   const int g = me.g, q = me.q, lane = me.lane, ranks = me.ranks;
-  const LaneParameters w(me.maps.parameters, q);
+  const float s_read = to_float(*static_cast<const bfloat*>(p.s_read)),
+              b_read = to_float(static_cast<const bfloat*>(p.b_read)[q]);
   const unsigned bytes = static_cast<unsigned>(ranks * kTileTokens * kSums * 4);
   if (lane == 0) {
     hopper::barrier_expect(address(me.s.inbox[0]), bytes);
@@ -65,85 +30,76 @@ __device__ __forceinline__ void make_maps(const Place& me) {
     const float* const sums = me.s.total + g * kSums;
     const float4 last = *reinterpret_cast<const float4*>(sums + 8 + 4 * q);
     const float read = sums[q], write = sums[4 + q];
-    const Reading reading(p, sums, w.s[0], w.b_read, lane);
+    const Reading reading(p, sums, s_read, b_read, lane);
     __syncwarp();  // `total` has been read
-    const float4 weights = make_float4(reading.a[0], reading.a[1], reading.a[2], reading.a[3]);
-    for (int to = q; to < ranks; to += 4) {  // a token's lanes share the blocks
-      float* const record = me.s.records[stage][g];
-      send4(weights, record, address(me.s.known[stage]), static_cast<unsigned>(to));
-      send4(make_float4(reading.rho, 0.f, 0.f, 0.f), record + 4, address(me.s.known[stage]), static_cast<unsigned>(to));
-    }
+    const float rho = reading.rho;
+    const float4 weights = make_float4(rho * reading.a[0], rho * reading.a[1], rho * reading.a[2], rho * reading.a[3]);
+    for (int to = q; to < ranks; to += 4)
+      send4(weights, me.s.records[stage][g], address(me.s.known[stage]), static_cast<unsigned>(to));
 
     const float map_rho = reading.map_rho;
     float* const saved = p.saved + token * (kProducts + 4);
-    float m[4] = {map_rho * last.x, map_rho * last.y, map_rho * last.z, map_rho * last.w};
     saved[q] = map_rho * read, saved[4 + q] = map_rho * write;
-    *reinterpret_cast<float4*>(saved + 8 + 4 * q) = make_float4(m[0], m[1], m[2], m[3]);
-    if (q == 0) *reinterpret_cast<float4*>(saved + kProducts) = make_float4(map_rho, reading.rho, 0.f, 0.f);
-    me.maps.write[token * 4 + q] = 2.f * sigmoid(w.s[1] * (map_rho * write) + w.b_write);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) m[j] = w.s[2] * m[j] + w.b_residual[j];
-    sinkhorn_by_lanes(m);
-    *reinterpret_cast<float4*>(me.maps.residual + token * 16 + 4 * q) = make_float4(m[0], m[1], m[2], m[3]);
+    *reinterpret_cast<float4*>(saved + 8 + 4 * q) =
+        make_float4(map_rho * last.x, map_rho * last.y, map_rho * last.z, map_rho * last.w);
+    if (q == 0) *reinterpret_cast<float4*>(saved + kProducts) = make_float4(map_rho, rho, 0.f, 0.f);
   }
 }
 
-/// `warp` of four: columns 32·warp + {0, 16} + 4q … + 3.
+/// `warp` of four: tokens 2·warp and the next, half a warp each, 8 columns a lane.
 __device__ __forceinline__ void read_tiles(const Place& me, int warp) {
-  const int g = me.g, column = me.rank * kBlockColumns + 32 * warp + 4 * me.q;
+  const int token = 2 * warp + me.lane / 16, part = me.lane % 16, d = me.p.sizes.d;
+  const int column = me.rank * kBlockColumns + 8 * part;
   float gain[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i)
-    gain[i] =
-        me.p.gain != nullptr ? to_float(static_cast<const bfloat*>(me.p.gain)[column + i % 4 + 16 * (i / 4)]) : 1.f;
+    gain[i] = me.p.gain != nullptr ? to_float(static_cast<const bfloat*>(me.p.gain)[column + i]) : 1.f;
   Turn turn;
   for (int tile = me.first; tile < me.tiles; tile += me.step) {
     barrier_wait_cluster(address(me.s.known[turn.stage]), turn.phase);
     wait(me.s.mixed[turn.stage], turn.phase);
-    const char* const rows = me.stage(turn.stage) + row_at(0, g) + 64 * warp + 8 * me.q;
-    const float* const record = me.s.records[turn.stage][g];
-    const float4 all = *reinterpret_cast<const float4*>(record);
-    const float a[4] = {all.x, all.y, all.z, all.w}, rho = record[4];
-    uint2 h[2][4];
+    const char* const rows = me.stage(turn.stage) + row_at(0, token) + 16 * part;
+    const float4 all = *reinterpret_cast<const float4*>(me.s.records[turn.stage][token]);
+    const float a[4] = {all.x, all.y, all.z, all.w};  // times ρ
+    uint4 h[4];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) h[half][i] = *reinterpret_cast<const uint2*>(rows + 32 * half + i * kRowStride);
-    }
+    for (int i = 0; i < 4; ++i) h[i] = *reinterpret_cast<const uint4*>(rows + i * kRowStride);
     arrive(me.s.free[turn.stage], me.lane);
-    bfloat* const z =
-        static_cast<bfloat*>(me.p.z) + (static_cast<int64_t>(tile) * kTileTokens + g) * me.p.sizes.d + column;
+    const int64_t row = static_cast<int64_t>(tile) * kTileTokens + token;
+    bfloat* const out = static_cast<bfloat*>(me.p.h_out) + row * 4 * d + column;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float v[4] = {};
+    for (int i = 0; i < 4; ++i) *reinterpret_cast<uint4*>(out + i * d) = h[i];
+    Words z;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      float v[2] = {};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        v[0] += a[i] * low(h[half][i].x), v[1] += a[i] * high(h[half][i].x);
-        v[2] += a[i] * low(h[half][i].y), v[3] += a[i] * high(h[half][i].y);
+        const uint32_t two = words(h[i]).w[w];
+        v[0] += a[i] * low(two), v[1] += a[i] * high(two);
       }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) v[i] *= rho * gain[4 * half + i];
-      *reinterpret_cast<uint2*>(z + 16 * half) = make_uint2(pack(v[0], v[1]), pack(v[2], v[3]));
+      z.w[w] = pack(v[0] * gain[2 * w], v[1] * gain[2 * w + 1]);
     }
+    *reinterpret_cast<uint4*>(static_cast<bfloat*>(me.p.z) + row * d + column) = vector(z);
     turn.next(me.stages);
   }
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
-    mhc_cluster_kernel(const MhcForwardCuda p, const MhcMapsCuda maps, int stages) {
+    mhc_cluster_kernel(const MhcForwardCuda p, const MhcParametersCuda parameters, int stages) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char ring_memory[];
-  const Place me(p, maps, ring_memory, stages);
+  const Place me(p, parameters, ring_memory, stages);
   if (threadIdx.x == 0) {
     for (int i = 0; i < stages; ++i) {
       hopper::barrier_init(address(me.s.full[i]), 32 * kAskWarps);
-      hopper::barrier_init(address(me.s.mixed[i]), kMixWarps);
+      hopper::barrier_init(address(me.s.mixed[i]), kTeamWarps);
       hopper::barrier_init(address(me.s.known[i]), 1);
       hopper::barrier_init(address(me.s.free[i]), kReadWarps);
     }
     for (const uint64_t& inbox : me.s.inbox) hopper::barrier_init(address(inbox), 1);
     for (int i = 0; i < kPlaces; ++i) {
-      hopper::barrier_init(address(me.s.summed[i]), kMixWarps);
+      hopper::barrier_init(address(me.s.summed[i]), kTeamWarps);
       hopper::barrier_init(address(me.s.taken[i]), 1);
     }
     hopper::barrier_init_done();
@@ -158,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       reinterpret_cast<uint32_t*>(me.stage(i / (kRowsBytes / 4)))[i % (kRowsBytes / 4)] = 0;
   }
   cluster_barrier();
-  constexpr int kRead = kMixWarps, kAsk = kRead + kReadWarps, kSend = kAsk + kAskWarps;
+  constexpr int kRead = kTeams * kTeamWarps, kAsk = kRead + kReadWarps, kSend = kAsk + kAskWarps;
   if (me.warp < kRead) {
     mix_tiles(me, me.warp);
   } else if (me.warp < kAsk) {

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const MhcForwardCu
     copy_async_wait();
     __syncwarp();
     Words h[kGroups][4];  // H'
-    float gram[kGram] = {};
+    Gram gram;
     {
       Words in[kGroups][5];
       float maps[kMaps];
@@ -111,7 +111,18 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const MhcForwardCu
       __syncwarp();
       ask(p, s, token0 + clusters * kTileTokens, at);
 #pragma unroll
-      for (int j = 0; j < kGroups; ++j) mix(in[j], maps, h[j], gram);
+      for (int j = 0; j < kGroups; ++j) {
+        uint32_t mixed[4][4];  // word, stream
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const uint32_t words[5] = {in[j][0].w[w], in[j][1].w[w], in[j][2].w[w], in[j][3].w[w], in[j][4].w[w]};
+          mix(words, maps, mixed[w]);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) h[j][i].w[w] = mixed[w][i];
+        }
+        gram.add(mixed[0], mixed[1]);
+        gram.add(mixed[2], mixed[3]);
+      }
     }
 
     // Products as [24 x 8 tokens]: the weights are the rows (16 and 8 of them), H' is the columns.
@@ -138,12 +149,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const MhcForwardCu
       mine[(2 * q + j) * kSums + 8 + g] = first[2 + j];
       mine[(2 * q + j) * kSums + 16 + g] = last[j];
     }
-#pragma unroll
-    for (int k = 0; k < kGram; ++k) {
-      gram[k] += __shfl_xor_sync(0xffffffffU, gram[k], 1);
-      gram[k] += __shfl_xor_sync(0xffffffffU, gram[k], 2);
-      if (q == 0) mine[g * kSums + kProducts + k] = gram[k];
-    }
+    gram.store(mine + g * kSums + kProducts, g, q);
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < kTileTokens * kSums; i += kThreads) {
       float sum = 0.f;

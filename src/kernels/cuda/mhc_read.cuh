@@ -11,44 +11,48 @@ namespace siamese::kernels {
 constexpr int kProducts = 24, kGram = 10, kSums = 36;
 constexpr int kMaps = 20;  // A [to][from], B
 
-/// H' = A H + B r of one word (two columns) of the streams and r, and what it adds to the streams' products with one
-/// another, the first of `gram`.
-template <int G>
-__device__ __forceinline__ void mix(const uint32_t (&in)[5], const float (&maps)[kMaps], uint32_t (&out)[4],
-                                    float (&gram)[G]) {
-  static_assert(G >= kGram);
-  float a[4], b[4];
+/// H' = A H + B r of one word (two columns) of the streams and r.
+__device__ __forceinline__ void mix(const uint32_t (&in)[5], const float (&maps)[kMaps], uint32_t (&out)[4]) {
 #pragma unroll
   for (int to = 0; to < 4; ++to) {
-    a[to] = b[to] = 0.f;
+    float a = 0.f, b = 0.f;
 #pragma unroll
     for (int from = 0; from < 5; ++from) {
       const float factor = maps[from < 4 ? 4 * to + from : 16 + to];
-      a[to] += factor * low(in[from]);
-      b[to] += factor * high(in[from]);
+      a += factor * low(in[from]);
+      b += factor * high(in[from]);
     }
-    out[to] = pack(a[to], b[to]);
-  }
-  int k = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-#pragma unroll
-    for (int j = i; j < 4; ++j, ++k) gram[k] += a[i] * a[j] + b[i] * b[j];
+    out[to] = pack(a, b);
   }
 }
 
-/// The same of the thread's columns in one group.
-__device__ __forceinline__ void mix(const Words (&in)[5], const float (&maps)[kMaps], Words (&out)[4],
-                                    float (&gram)[kGram]) {
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    const uint32_t words[5] = {in[0].w[w], in[1].w[w], in[2].w[w], in[3].w[w], in[4].w[w]};
-    uint32_t mixed[4];
-    mix(words, maps, mixed, gram);
-#pragma unroll
-    for (int to = 0; to < 4; ++to) out[to].w[w] = mixed[to];
+/// The streams' products with one another, by the tensor cores: rows are two streams of 8 tokens, columns one stream of
+/// the same tokens, and of each 8 x 8 result the diagonal is wanted. Five such products have the ten pairs i <= j.
+struct Gram {
+  float c[5][4] = {};
+
+  /// Two words of a lane's columns in each stream.
+  __device__ __forceinline__ void add(const uint32_t (&x)[4], const uint32_t (&y)[4]) {
+    const auto product = [&](float(&to)[4], int upper, int lower, int column) {
+      mma16(to, x[upper], x[lower], y[upper], y[lower], x[column], y[column]);
+    };
+    product(c[0], 0, 1, 0);
+    product(c[1], 2, 3, 0);
+    product(c[2], 1, 2, 1);
+    product(c[3], 1, 3, 3);
+    product(c[4], 2, 3, 2);
   }
-}
+  /// The ten sums of token g, and two zeros, to a 16-byte aligned address of that token: lane 4g + g/2 has them.
+  __device__ __forceinline__ void store(float* to, int g, int q) const {
+    if (q != g / 2) return;
+    const auto upper = [&](int i) { return (g & 1) != 0 ? c[i][1] : c[i][0]; };
+    const auto lower = [&](int i) { return (g & 1) != 0 ? c[i][3] : c[i][2]; };
+    float4* const four = reinterpret_cast<float4*>(to);
+    four[0] = make_float4(upper(0), lower(0), upper(1), lower(1));  // 00 01 02 03
+    four[1] = make_float4(upper(2), lower(2), upper(3), upper(4));  // 11 12 13 22
+    four[2] = make_float4(lower(4), lower(3), 0.f, 0.f);            // 23 33
+  }
+};
 
 /// What a token is read with, from its sums over the whole row. The four lanes of a token share the work.
 struct Reading {

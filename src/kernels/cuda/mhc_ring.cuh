@@ -3,11 +3,14 @@
 // have roles that meet only at barriers in shared memory, so that the tiles of a ring are in different states at once:
 //
 //   ask    2 warps: a tile's rows and maps (cp.async), as far ahead as the ring is long
-//   mix    8 warps, 16 columns each: H' = A H + B ⊗ r, to memory and over H in the ring; the sums over the row
+//   mix    2 teams of 4 warps, a tile each, 32 columns a warp: H' = A H + B ⊗ r, over H in the ring; the sums over
+//          the row
 //   send   1 warp: the block's sums to block (tile mod ranks)
-//   maps   1 warp, there: adds the blocks' sums up, makes a and ρ of them and sends those to all blocks; then,
-//          while the tile goes on, A' and B'
-//   read   4 warps, 32 columns each: z = γ ρ Σ a_i H'_i from the ring; then the place is free again
+//   maps   1 warp, there: adds the blocks' sums up, makes a and ρ of them and sends those to all blocks
+//   read   4 warps, 32 columns each: H' and z = γ ρ Σ a_i H'_i from the ring to memory; then the place is free again
+//
+// Sinkhorn is a kernel of its own after this one (mhc_maps_cuda, 3 µs): its 40 divisions, each waiting for the one
+// before, kept `maps` busy for 10 k cycles a tile and everybody else waiting for it.
 //
 // Why nothing is overwritten too early: a block's sums of tile i + S (S places in the ring) are sent after its `read`
 // of tile i, which waited for the maps of tile i. So `maps` may use two places in turn as long as S <= 2 ranks.
@@ -21,7 +24,9 @@
 namespace siamese::kernels::ring {
 
 constexpr int kBlockColumns = 128, kMostRanks = 8, kMostStages = 12;
-constexpr int kMixWarps = 8, kReadWarps = 4, kAskWarps = 2, kThreads = 32 * (kMixWarps + kReadWarps + kAskWarps + 2);
+constexpr int kTeams = 2, kTeamWarps = 4, kReadWarps = 4, kAskWarps = 2;
+constexpr int kThreads = 32 * (kTeams * kTeamWarps + kReadWarps + kAskWarps + 2);
+static_assert(kThreads == 512, "more warps would leave `mix` fewer registers than it needs");
 
 // Where row k (H, r) of token t lies in a tile. Apart from whole 128 bytes rows lie 16 bytes apart, tokens t and t + 4
 // 16, tokens t and t + 1 32: no two lanes meet in a bank where a half warp reads 8 bytes a lane of four tokens.
@@ -34,16 +39,16 @@ constexpr int kRowsBytes = (kTileTokens * kTokenStride + 127) / 128 * 128;
 constexpr int kStageBytes = kRowsBytes + kTileTokens * kMaps * 4;
 static_assert(kStageBytes % 128 == 0);
 
-constexpr int kRecord = 8;  // what `read` needs of a token: a, ρ, zeros
-constexpr int kPlaces = 3;  // of sums between `mix` and `send`
+constexpr int kRecord = 4;  // what `read` needs of a token: ρ a
+constexpr int kPlaces = 4;  // of sums between `mix` and `send`
 
 struct Shared {
   uint64_t full[kMostStages], mixed[kMostStages], known[kMostStages], free[kMostStages];
   uint64_t inbox[2], summed[kPlaces], taken[kPlaces];
   float records[kMostStages][kTileTokens][kRecord];
-  float parts[kPlaces][kMixWarps][kTileTokens * kSums];  // sums over a warp's columns
-  float arrived[2][kMostRanks][kTileTokens * kSums];     // over a block's, from all blocks
-  float total[kTileTokens * kSums];                      // over the row
+  float parts[kPlaces][kTeamWarps][kTileTokens * kSums];  // sums over a warp's columns
+  float arrived[2][kMostRanks][kTileTokens * kSums];      // over a block's, from all blocks
+  float total[kTileTokens * kSums];                       // over the row
 };
 constexpr int kRing = (static_cast<int>(sizeof(Shared)) + 127) / 128 * 128;
 inline int bytes(int stages) { return kRing + stages * kStageBytes; }
@@ -63,22 +68,24 @@ __device__ __forceinline__ void arrive(const uint64_t& barrier, int lane) {
 struct Turn {
   int stage = 0;
   unsigned phase = 0;
-  __device__ __forceinline__ void next(int stages) {
-    if (++stage == stages) stage = 0, phase ^= 1;
+  /// `by` at most as many as there are.
+  __device__ __forceinline__ void next(int stages, int by = 1) {
+    stage += by;
+    if (stage >= stages) stage -= stages, phase ^= 1;
   }
 };
 
-/// A warp's place in block and cluster. The cluster's tiles: first, first + step, … < tiles. A lane has token g, and of
-/// every 16 columns those from 4q on.
+/// A warp's place in block and cluster. The cluster's tiles: first, first + step, … < tiles. In the tensor cores'
+/// operands a lane has token g, and of every 16 columns those from 4q on.
 struct Place {
   const MhcForwardCuda& p;
-  const MhcMapsCuda& maps;
+  const MhcParametersCuda& parameters;
   Shared& s;
   char* memory;
   int stages, ranks, rank, first, step, tiles, warp, lane, g, q;
-  __device__ Place(const MhcForwardCuda& call, const MhcMapsCuda& maps_call, char* memory_, int stages_)
+  __device__ Place(const MhcForwardCuda& call, const MhcParametersCuda& parameters_, char* memory_, int stages_)
       : p(call),
-        maps(maps_call),
+        parameters(parameters_),
         s(*reinterpret_cast<Shared*>(memory_)),
         memory(memory_ + kRing),
         stages(stages_),

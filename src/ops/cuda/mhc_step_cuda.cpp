@@ -67,14 +67,15 @@ void mhc_forward_gpu(const HyperSizes& s, const HyperOutputs& out, SIAMESE_HYPER
     call.h = pointer(view.h), call.token_stride = view.token_stride, call.stream_stride = view.stream_stride;
     call.residual = floats(a), call.write = floats(b), call.r = pointer(update), call.gain = pointer(g);
     call.h_out = writable(h_out), call.z = writable(z), call.saved = result_floats(saved);
+    call.s_read = p.pointers.s[0], call.b_read = p.pointers.b[0];
     cudaError_t error = cudaSuccess;
-    if (kernels::mhc_forward_by_clusters(call, of_maps, stream, &error)) {
+    if (kernels::mhc_forward_by_clusters(call, p.pointers, stream, &error)) {
       C10_CUDA_CHECK(error);
-      return;
+    } else {
+      const Tensor packed = p.packed(sizes, true, stream);
+      call.packed = pointer(packed);
+      C10_CUDA_CHECK(kernels::mhc_forward_cuda(call, stream));
     }
-    const Tensor packed = p.packed(sizes, true, stream);
-    call.packed = pointer(packed), call.s_read = p.pointers.s[0], call.b_read = p.pointers.b[0];
-    C10_CUDA_CHECK(kernels::mhc_forward_cuda(call, stream));
     C10_CUDA_CHECK(kernels::mhc_maps_cuda(of_maps, stream));
     return;
   }
