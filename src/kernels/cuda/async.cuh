@@ -19,6 +19,13 @@ __device__ __forceinline__ void copy_async4(void* shared, const void* global) {
 }
 /// Until all copies of this thread have arrived, for this thread to read.
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;\n" ::: "memory"); }
+/// The copies of this thread so far are one group.
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+/// Until all groups of this thread but the last N have arrived.
+template <int N>
+__device__ __forceinline__ void copy_async_wait_but() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
+}
 
 // From compute capability 9.0 on, with a barrier of hopper.cuh.
 /// This thread arrives at the barrier once its copies so far have.

@@ -7,14 +7,6 @@
 
 namespace siamese::kernels::rows {
 
-/// The copies of this thread so far are one group.
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-/// Until all groups of this thread but the last N have arrived.
-template <int N>
-__device__ __forceinline__ void copy_async_wait_but() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
-}
-
 /// A lane's values of a row: eight of the first half, and those R turns them with, of the second.
 struct Halves {
   Float8 a, b;
