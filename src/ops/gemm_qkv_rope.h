@@ -22,7 +22,7 @@ struct Turn {
 at::Tensor gemm_project_turned(const at::Tensor& x, const at::Tensor& weight, const Turn& turn);
 at::Tensor project_turned(const at::Tensor& x, const at::Tensor& weight, const Turn& turn);
 
-/// The same by a product and a pass over it.
+/// gemm_qkv_rope by a product and a pass over it.
 at::Tensor gemm_qkv_rope_apart(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& cos,
                                const at::Tensor& sin, int64_t heads, int64_t kv_heads, int64_t length);
 

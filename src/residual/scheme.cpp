@@ -93,7 +93,9 @@ Streams Scheme::settle(Streams streams) const {
 }
 
 at::Tensor Scheme::product(const at::Tensor& z, const Modulation& m) {
-  return m.turn.cos.defined() ? project_turned(z, m.into->weight, m.turn) : (*m.into)(z);
+  if (!m.turn.cos.defined()) return (*m.into)(z);
+  TORCH_CHECK(!m.into->bias.defined(), "[scheme] a projection with a bias cannot come turned");
+  return project_turned(z, m.into->weight, m.turn);
 }
 
 Read Scheme::modulated(const at::Tensor& z, const Modulation& m, Streams streams) const {

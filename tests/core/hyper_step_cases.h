@@ -90,7 +90,7 @@ class HyperStepCheck {
     maps_ = plain_hyper_maps(exact, streams_, 1);
     const at::Tensor read = (streams_ * maps_.read.unsqueeze(-1)).sum(-2);
     z_ = norm_plain(read, hyper_norm(exact.gain[1]), at::kDouble);
-    // mhc takes its norms from the streams before they are rounded, which moves them by 2⁻⁹ of a value's size each.
+    // Before Hopper mhc's products with the weights come from a library, rounded to bf16: 2⁻⁹ of a value's size.
     const double off = c_.kind == HyperKind::mhc ? 2e-3 : 0.0;
     near(z, z_, kRounding + off, 5e-5 + off, "z");
     near(residual_out, maps_.residual, 1e-5 + 2 * off, 2e-5, "A'");

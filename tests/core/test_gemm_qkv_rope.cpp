@@ -51,6 +51,20 @@ TEST(GemmQkvRope, IsProductAndRotation) {
   }
 }
 
+/// What comes is turned; what goes back is taken for the gradient before the turn, however it lies in memory.
+TEST(GemmQkvRope, ProjectTurnedHasTheProductsGradients) {
+  const Inputs in(at::kDouble);
+  const at::Tensor x = in.x.detach().view({3, kLength, 4}).set_requires_grad(true);
+  const at::Tensor out = project_turned(x, in.w, {in.core.cos, in.core.sin, kHeads, kKvHeads});
+  EXPECT_TRUE(at::equal(out.flatten(0, 1), in()));
+  const at::Tensor g = random_normal({out.size(2), kLength, 3}, 4).permute({2, 1, 0});
+  const auto got = torch::autograd::grad({out}, {x, in.w}, {g});
+  EXPECT_TRUE(at::allclose(got[0], at::matmul(g, in.w), 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(got[1], at::matmul(g.flatten(0, 1).t(), in.x), 1e-12, 1e-12));
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(project_turned(x, in.w, {in.core.cos, in.core.sin, kHeads, kKvHeads}).requires_grad());
+}
+
 TEST(GemmQkvRope, ShapesAreKnownWithoutNumbers) {
   const Inputs in(at::kBFloat16);
   auto meta = [](const at::Tensor& t) { return t.detach().to(at::kMeta).set_requires_grad(true); };

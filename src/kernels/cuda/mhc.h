@@ -2,20 +2,19 @@
 //
 // The maps take 24 products (n = 4) of a row of 4d: 98 k multiply-adds a token of d = 1024, 3.2 G a sub-layer of 32,768
 // tokens, and twice that in the backward pass. On CUDA cores that is 3,100 instructions a token, each with an operand
-// to load, besides the 2,800 of the rest, while a multiprocessor issues 4,450 in the time the bytes take: so the tensor
-// cores do it, in bf16, inside the passes over memory. A row of d costs 16.4 µs there (kernels/cuda/hyper.h). In rows,
-// n = 4:
+// to load, while a multiprocessor issues 4,450 in the time the bytes take: so the tensor cores do it, in bf16, inside
+// the passes over memory. A row of d costs 16.4 µs there (kernels/cuda/hyper.h). In rows, n = 4:
 //   forward   mhc_forward_cuda          read H, r, write H', z; weights in the shared memory of a cluster   10
-//             mhc_maps_cuda             Sinkhorn: 20 rounds in registers, a thread a token, 3 µs             0.2
+//             mhc_maps_cuda             Sinkhorn: 20 rounds in registers, a thread a token, 8 µs             0.5
 //             mhc_forward_by_clusters   for mhc_forward_cuda, at widths and numbers of tokens of training   10
 //   backward  mhc_dots_cuda             read H', G, gz: the sums u, v, G H'ᵀ                                 9.2
-//             mhc_maps_backward_cuda    Sinkhorn back, 5 µs                                                  0.3
+//             mhc_maps_backward_cuda    Sinkhorn back, 17 µs                                                 1
 //             mhc_write_backward_cuda   read H', G, gz, r, write gH', gr; D stays in registers              15.6
-//             mhc_sums_cuda             D of all blocks                                                      0.5
-// 36 rows, 590 µs at the speed of a copy; in instructions a token 2,800, 2,100 and 3,500 (counted in PTX) of 4,450,
-// 4,000 and 6,900. The products as calls of their own would read H' three times more and write the term of gH' once: 54
-// rows. The tensor-core kernels want bf16, n = 4 and d a multiple of 32, the forward one Hopper; elsewhere
-// hyper_forward_cuda mixes and reads, mhc_mixed_backward_cuda writes back, and the products are the caller's.
+//             mhc_sums_cuda             D of all blocks, 17 µs                                               1
+// 37 rows, 610 µs at the speed of a copy; in a step of lm-400m on an H200 they take 690 (225, 8, 148, 17, 275, 17). The
+// products as calls of their own would read H' three times more and write the term of gH' once: 54 rows. The
+// tensor-core kernels want bf16, n = 4 and d a multiple of 32, the forward one Hopper; elsewhere hyper_forward_cuda
+// mixes and reads, mhc_mixed_backward_cuda writes back, and the products are the caller's.
 #pragma once
 
 #include <cuda_runtime_api.h>

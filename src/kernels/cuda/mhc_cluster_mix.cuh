@@ -1,4 +1,4 @@
-// The first half of mhc's forward step in one launch (roles: mhc_ring.cuh): rows come, are mixed, and their sums over
+// The first half of mhc's forward step in one pass (roles: mhc_ring.cuh): rows come, are mixed, and their sums over
 // the row leave the block: 24 products with the weights by the tensor cores, 10 of the streams with one another.
 #pragma once
 
@@ -126,7 +126,7 @@ __device__ __forceinline__ float4 sum_parts(const float* from, int parts) {
   return sum;
 }
 
-/// A tile's sums over the block's columns go to the block that makes its maps.
+/// A tile's sums over the block's columns go to the block that makes a and ρ of them.
 __device__ __forceinline__ void send(const Place& me) {
   constexpr int kFours = kTileTokens * kSums / 4;
   Turn place;

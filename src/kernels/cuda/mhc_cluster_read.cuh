@@ -8,7 +8,7 @@ namespace siamese::kernels::ring {
 
 /// Every ranks-th tile of the cluster: what its tokens are read with goes to all blocks, L and both ρ to memory. Four
 /// lanes share a token.
-__device__ __forceinline__ void make_maps(const Place& me) {
+__device__ __forceinline__ void weigh_tiles(const Place& me) {
   const MhcForwardCuda& p = me.p;
   const int g = me.g, q = me.q, lane = me.lane, ranks = me.ranks;
   const float s_read = to_float(*static_cast<const bfloat*>(p.s_read)),
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else if (me.warp == kSend) {
     send(me);
   } else {
-    make_maps(me);
+    weigh_tiles(me);
   }
   __syncwarp();
   cluster_barrier();  // nobody leaves while others may still send to it

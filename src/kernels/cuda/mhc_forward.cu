@@ -84,7 +84,6 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const MhcForwardCu
   // Without a map the streams stay: the identity, and nothing written.
   for (int i = at.lane; i < kTileTokens * kMaps; i += 32)
     s.maps[at.warp][i / kMaps][i % kMaps] = i % kMaps < 16 && i % kMaps % 5 == 0 ? 1.f : 0.f;
-  for (int i = at.lane; i < kTileTokens * kSums; i += 32) s.warps[at.warp][i] = 0.f;
   const float s_read = to_float(*static_cast<const bfloat*>(p.s_read)),
               b_read = to_float(static_cast<const bfloat*>(p.b_read)[q]);
   __syncwarp();

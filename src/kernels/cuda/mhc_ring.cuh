@@ -1,19 +1,20 @@
-// mhc's forward step in one launch: roles, ring and memory. A cluster of d/128 blocks, one a multiprocessor, stays
-// until all tokens are done and takes 8 tokens (a tile) at a time; a block has 128 columns of their rows. Its warps
-// have roles that meet only at barriers in shared memory, so that the tiles of a ring are in different states at once:
+// mhc's forward step, but for Sinkhorn, in one pass: roles, ring and memory. A cluster of d/128 blocks, one a
+// multiprocessor, stays until all tokens are done and takes 8 tokens (a tile) at a time; a block has 128 columns of
+// their rows. Its warps have roles that meet only at barriers in shared memory, so that the tiles of a ring are in
+// different states at once:
 //
 //   ask    2 warps: a tile's rows and maps (cp.async), as far ahead as the ring is long
 //   mix    2 teams of 4 warps, a tile each, 32 columns a warp: H' = A H + B ⊗ r, over H in the ring; the sums over
 //          the row
 //   send   1 warp: the block's sums to block (tile mod ranks)
-//   maps   1 warp, there: adds the blocks' sums up, makes a and ρ of them and sends those to all blocks
-//   read   4 warps, 32 columns each: H' and z = γ ρ Σ a_i H'_i from the ring to memory; then the place is free again
+//   weigh  1 warp, there: adds the blocks' sums up, makes a and ρ of them and sends those to all blocks
+//   read   4 warps, 2 tokens each: H' and z = γ ρ Σ a_i H'_i from the ring to memory; then the place is free again
 //
-// Sinkhorn is a kernel of its own after this one (mhc_maps_cuda, 3 µs): its 40 divisions, each waiting for the one
-// before, kept `maps` busy for 10 k cycles a tile and everybody else waiting for it.
+// Sinkhorn is a kernel of its own after this one (mhc_maps_cuda, 8 µs): its 40 divisions, each waiting for the one
+// before, kept its warp busy for 10 k cycles a tile and everybody else waiting for it.
 //
 // Why nothing is overwritten too early: a block's sums of tile i + S (S places in the ring) are sent after its `read`
-// of tile i, which waited for the maps of tile i. So `maps` may use two places in turn as long as S <= 2 ranks.
+// of tile i, which waited for a and ρ of tile i. So `weigh` may use two places in turn as long as S <= 2 ranks.
 #pragma once
 
 #include "kernels/cuda/async.cuh"

@@ -10,10 +10,10 @@ namespace siamese::kernels::write_back {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps, kBlockColumns = kWarps * kTileColumns;
 constexpr int kRecord = 28, kColumns = 24;
-constexpr int kRows = 10;     // H', G, gz, r
+constexpr int kRows = 10;     // H', G, gz, r; then gH' in the place of G and gr in that of r
 constexpr int kStride = 320;  // bytes from token to token: rows of 256, and no two lanes of a token pair meet in a bank
 
-struct Stage {
+struct alignas(16) Stage {
   char rows[kRows][kTileTokens][kStride];
   float records[kTileTokens][kRecord];
   uint32_t e[kTileTokens][kColumns / 2];
