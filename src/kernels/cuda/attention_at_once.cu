@@ -9,13 +9,13 @@
 namespace siamese::kernels::attention {
 namespace {
 
-constexpr int kStages = 4, kRoles = 4 * kGroup;
+constexpr int kStages = 3, kRoles = 4 * kGroup;
 constexpr uint32_t kDs = 2 * kTile64;  // bytes of dSᵀ [128 keys, 64 queries]
-// Shared memory: two stages of dSᵀ, two of sums so far, g_K, g_Q, then Memory, then the barriers of three rings.
+// Shared memory: two stages of dSᵀ, two of sums so far, g_K, g_Q, angles, then Memory, then the barriers of four rings.
 constexpr uint32_t kSumsAt = 2 * kDs, kKeysAt = kSumsAt + 2 * kSums, kQueriesAt = kKeysAt + kTile128;
-constexpr uint32_t kMemoryAt = kQueriesAt + kTile64;
+constexpr uint32_t kMemoryAt = kQueriesAt + kTile64 + kAngles;
 constexpr uint32_t kBarriersAt = kMemoryAt + Memory::bytes(2 * kTile128, kColumnStage, kStages);
-constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * sizeof(Note);
+constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 16 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * sizeof(Note);
 constexpr int kWarps = kGroup / 32;
 
 /// All lanes of a warp are past it: one arrival.
@@ -66,9 +66,8 @@ __device__ __forceinline__ float4 shared_float4(uint32_t address) {
 }
 
 /// g_Q: dS·K of this block of keys plus the sums so far. Whose turn is the last one has them all. `count`: tiles.
-__device__ __forceinline__ void add_up(int count, float scale, bool turned, const CUtensorMap& g_q, Memory& memory,
-                                       Ring ds, Ring given, Ring written, const Note* notes, uint32_t place,
-                                       float* sums) {
+__device__ __forceinline__ void add_up(int count, float scale, bool turned, Memory& memory, Ring ds, Ring given,
+                                       Ring written, Ring last, const Note* notes, float* sums) {
   const int thread = threadIdx.x % kGroup;
 #pragma unroll 1
   for (; count > 0; --count) {
@@ -94,8 +93,10 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, cons
         d[4 * i] += f.x, d[4 * i + 1] += f.y, d[4 * i + 2] += f.z, d[4 * i + 3] += f.w;
       }
     }
-    // Places are given back at the end, behind a fence: the copy engine's writes must not overtake these reads.
-    const uint32_t read = given.empty + given.at * 8;
+    // The place is given back at once, for the sums of the tile after next, behind a fence: the copy engine's writes
+    // must not overtake these reads.
+    hopper::fence_for_copies();
+    arrive_warp(given.empty + given.at * 8);
     given.advance();
     if ((flags & Note::kFinal) == 0) {
       float4* to = reinterpret_cast<float4*>(sums) + static_cast<int64_t>(note.tile) * (kSums / 16) + thread;
@@ -104,32 +105,18 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, cons
         __stcg(to + i * kGroup, make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]));
     } else {
       const Lane lane;
+      const uint32_t place = last.stage();
+      last.wait_filled();
       if (turned) {
-        given.wait_filled();
-        const uint32_t angles = given.stage() + lane.row * (kHead / 2 * 4);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const uint32_t at = angles + i / 4 * (8 * kHead / 2 * 4) + (8 * (i % 4) + lane.column) * 4;
-          turn_back(d, i, numbers_at(at), numbers_at(at + kAngles));
-        }
+        for (int i = 0; i < 8; ++i)
+          turn_back(d, i, shared_float4(place + kTile64 + ((lane.warp * 8 + i) * 32 + lane.lane) * 16));
       }
-      hopper::named_sync(5, kGroup);  // the last tile has left
       store_rows(place, d, lane, scale, scale);
       hopper::fence_for_copies();
-      hopper::named_sync(5, kGroup);
-      if (thread == 0) {
-        hopper::store_box(g_q, place, note.column, note.row, note.batch);
-        hopper::store_commit();
-        hopper::store_wait_read<0>();
-      }
-      if (turned) {
-        hopper::fence_for_copies();
-        arrive_warp(given.empty + given.at * 8);
-        given.advance();
-      }
+      arrive_warp(last.empty);
+      last.advance();
     }
-    hopper::fence_for_copies();
-    arrive_warp(read);
     written.wait_empty();
     arrive_warp(written.filled());
     written.advance();
@@ -142,18 +129,20 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, cons
 
 __global__ void __launch_bounds__(kRoles, 1)
     at_once_kernel(const Shape shape, const __grid_constant__ ColumnMaps maps, const __grid_constant__ CUtensorMap g_q,
-                   const float* log_sums, const float* dots, const float* cos, const float* sin, float* sums,
-                   int* added) {
+                   const float* log_sums, const float* dots, const OrderedAngles angles, float* sums, int* added) {
   extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
   const uint32_t base = hopper::shared_address(dynamic_bytes), barriers = base + kBarriersAt;
   const Ring ds{barriers, barriers + 16, base, kDs, 2}, given{barriers + 32, barriers + 48, base + kSumsAt, kSums, 2};
   const Ring written{barriers + 64, barriers + 80, 0, 0, 2};
-  if (threadIdx.x == 0)
+  const Ring last{barriers + 96, barriers + 104, base + kQueriesAt, kTile64 + kAngles, 1};
+  if (threadIdx.x == 0) {
+    hopper::barrier_init(last.full, 1), hopper::barrier_init(last.empty, kWarps);
     for (int i = 0; i < 16; i += 8) {
       hopper::barrier_init(ds.full + i, 2 * kWarps), hopper::barrier_init(ds.empty + i, kWarps);
       hopper::barrier_init(given.full + i, 1), hopper::barrier_init(given.empty + i, kWarps);
       hopper::barrier_init(written.full + i, kWarps), hopper::barrier_init(written.empty + i, 1);
     }
+  }
   const Walk walk(shape);
   const int count = walk.share().write_turns(walk.member(), dynamic_bytes + kTurnsAt) * walk.heads();
   const uint32_t turns = base + kTurnsAt;
@@ -163,15 +152,16 @@ __global__ void __launch_bounds__(kRoles, 1)
   if (group == 0) {
     hopper::leave_registers<24>();
     if (threadIdx.x == 0) feed_columns<true, Walk>(shape, maps, log_sums, dots, memory);
-    if (threadIdx.x == 32) fetch_sums(shape, turns, sums, added, cos, sin, given, notes);
+    if (threadIdx.x == 32) fetch_sums(shape, turns, sums, added, given, notes);
     if (threadIdx.x == 64) publish(shape, turns, added, written);
+    if (threadIdx.x == 96) finish_queries(shape, turns, angles, g_q, last);
   } else if (group == 3) {
     hopper::leave_registers<72>();
-    add_up(count, shape.scale, cos != nullptr, g_q, memory, ds, given, written, notes, base + kQueriesAt, sums);
+    add_up(count, shape.scale, angles.on(), memory, ds, given, written, last, notes, sums);
   } else {
     hopper::take_registers<208>();
     Shared sink{ds, base + kKeysAt, group - 1, base + (group - 1) * kTile64};
-    differentiate_columns<true, Walk>(shape, maps, memory, cos, sin, group - 1, sink);
+    differentiate_columns<true, Walk>(shape, maps, memory, angles, group - 1, sink);
   }
 }
 
@@ -199,7 +189,8 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   config.attrs = &together;
   config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, at_once_kernel, shape, maps, g_q, static_cast<const float*>(call.log_sums),
-                            static_cast<const float*>(call.dots), call.cos, call.sin, plan.sums(call),
+                            static_cast<const float*>(call.dots),
+                            OrderedAngles{reinterpret_cast<const float4*>(plan.angles(call))}, plan.sums(call),
                             plan.added(call));
 }
 

@@ -55,12 +55,13 @@ __device__ __forceinline__ void feed_columns(const Shape& s, const ColumnMaps& m
 /// `sink` keeps dSᵀ of a tile of queries for the product with Q, a turn later: take(dS), or nothing() where no query of
 /// the tile looks at these 64 keys; times_queries() starts the product, hold() is past it. It says where g_K may be
 /// put.
-template <bool causal, class Items, class Sink>
+template <bool causal, class Items, class Angles, class Sink>
 __device__ __forceinline__ void differentiate_columns(const Shape& shape, const ColumnMaps& maps, Memory& memory,
-                                                      const float* cos, const float* sin, int mine, Sink& sink) {
+                                                      const Angles& angles, int mine, Sink& sink) {
   const Lane lane;
   const Turns turns(mine);
   Ring& ring = memory.ring;
+  bool sent = false;
   for (Items item(shape); item.more(); item.next()) {
     uint32_t k[16], v[16], p[16] = {};
     float g_k[32], g_v[32];
@@ -68,6 +69,7 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
     const uint32_t own = memory.own.stage() + mine * kTile64;
     load_rows(k, own, lane);
     load_rows(v, own + kTile128, lane);
+    if (sent) has_left(memory, memory.own.at ^ 1);  // by now it has
     // Each turn: Sᵀ and V·Gᵀ of this tile, and Pᵀ·G and dSᵀ·Q of the last one: at first anything, which the second turn
     // does not add to. (Keys without any tile of queries lie past the end.)
     uint32_t last_q = own, last_g = own + kTile128;
@@ -133,20 +135,22 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
     sink.hold();
     if (stage >= 0) ring.release(stage);
     const uint32_t place = sink.place_of_keys(own);
-    if (cos != nullptr) {
-      float2 c[8], s[8];
-      load_angles(c, s, lane, row + lane.row, shape.length, cos, sin);
+    if (angles.on()) {
+      float4 turn_by[8];
+      angles.load(turn_by, lane, row);
       store_rows(own + kTile128, g_v, lane, 1.f, 1.f);  // while they come
-      turn_back(g_k, c, s);
+      turn_back(g_k, turn_by);
     } else {
       store_rows(own + kTile128, g_v, lane, 1.f, 1.f);
     }
     store_rows(place, g_k, lane, shape.scale, shape.scale);
-    hand_over(memory, mine, [&] {
+    send_off(mine, [&] {
       hopper::store_box(maps.g_k, place, item.head * kHead, row, item.batch);
       hopper::store_box(maps.g_v, own + kTile128, item.head * kHead, row, item.batch);
     });
+    memory.own.advance(), sent = true;
   }
+  if (sent) has_left(memory, memory.own.at ^ 1);
 }
 
 }  // namespace siamese::kernels::attention

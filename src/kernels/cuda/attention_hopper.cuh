@@ -44,6 +44,9 @@ struct AtOnce {
   int64_t values() const { return 2LL * rows * tiles * 64 * kHead; }
   int* added(const AttentionCuda& call) const { return static_cast<int*>(call.scratch); }
   float* sums(const AttentionCuda& call) const { return static_cast<float*>(call.scratch) + counters(); }
+  /// OrderedAngles, of all rows up to a multiple of 128.
+  int64_t angles() const { return (tiles + 1) / 2 * 128LL * kHead; }
+  float* angles(const AttentionCuda& call) const { return call.cos == nullptr ? nullptr : sums(call) + values(); }
 };
 
 /// Barriers and stages that both sides go through in the same order.
@@ -116,17 +119,29 @@ struct QueryItem {
   }
 };
 
-/// The end of an item: what the warpgroup wrote over its own rows leaves by `store`, and its place is free again.
+/// What the warpgroup wrote into shared memory leaves by `store`.
 template <class Store>
-__device__ __forceinline__ void hand_over(Memory& memory, int mine, const Store& store) {
+__device__ __forceinline__ void send_off(int mine, const Store& store) {
   hopper::fence_for_copies();
   hopper::named_sync(1 + mine, kGroup);
   if (threadIdx.x % kGroup == 0) {
     store();
     hopper::store_commit();
-    hopper::store_wait_read<0>();
-    memory.own.release(memory.own.at);
   }
+}
+/// It has left: what the warpgroup owned in place `which` is free again.
+__device__ __forceinline__ void has_left(Memory& memory, int which) {
+  if (threadIdx.x % kGroup == 0) {
+    hopper::store_wait_read<0>();
+    memory.own.release(which);
+  }
+  __syncwarp();
+}
+/// The end of an item: what the warpgroup wrote over its own rows leaves by `store`, and its place is free again.
+template <class Store>
+__device__ __forceinline__ void hand_over(Memory& memory, int mine, const Store& store) {
+  send_off(mine, store);
+  has_left(memory, memory.own.at);
   memory.own.advance();
 }
 
@@ -194,26 +209,46 @@ __device__ __forceinline__ void store_rows(uint32_t tile, const float (&d)[32], 
 }
 
 /// Turns the pairs (i, i + 32) of columns 8j + lane.column and the next in the first or the second of a thread's rows
-/// back, at = j + 4·row: [a·cos + b·sin, b·cos - a·sin].
-__device__ __forceinline__ void turn_back(float (&d)[32], int at, float2 c, float2 s) {
+/// back, at = j + 4·row: [a·cos + b·sin, b·cos - a·sin]. `angles`: cos, cos, sin, sin.
+__device__ __forceinline__ void turn_back(float (&d)[32], int at, float4 angles) {
   float *a = &d[4 * (at % 4) + 2 * (at / 4)], *b = a + 16;
   const float a0 = a[0], a1 = a[1];
-  a[0] = a0 * c.x + b[0] * s.x, a[1] = a1 * c.y + b[1] * s.y;
-  b[0] = b[0] * c.x - a0 * s.x, b[1] = b[1] * c.y - a1 * s.y;
+  a[0] = a0 * angles.x + b[0] * angles.z, a[1] = a1 * angles.y + b[1] * angles.w;
+  b[0] = b[0] * angles.x - a0 * angles.z, b[1] = b[1] * angles.y - a1 * angles.w;
 }
-__device__ __forceinline__ void turn_back(float (&d)[32], const float2 (&c)[8], const float2 (&s)[8]) {
+__device__ __forceinline__ void turn_back(float (&d)[32], const float4 (&angles)[8]) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) turn_back(d, i, c[i], s[i]);
+  for (int i = 0; i < 8; ++i) turn_back(d, i, angles[i]);
 }
-/// The angles of the rows `position` and position + 8.
-__device__ __forceinline__ void load_angles(float2 (&c)[8], float2 (&s)[8], const Lane& lane, int position, int length,
-                                            const float* cos, const float* sin) {
+/// Number `at` of a thread's angles among 64 rows from `row` on: zeros past the end.
+__device__ __forceinline__ float4 angles_of(const float* cos, const float* sin, int length, int row, int lane, int at) {
+  const int position = row + lane / 4 + at / 4 * 8, from = position * (kHead / 2) + 8 * (at % 4) + 2 * (lane % 4);
+  if (position >= length) return make_float4(0.f, 0.f, 0.f, 0.f);
+  const float2 c = *reinterpret_cast<const float2*>(cos + from), s = *reinterpret_cast<const float2*>(sin + from);
+  return make_float4(c.x, c.y, s.x, s.y);
+}
+/// Angles from tables [length, 32]; none where there are no tables.
+struct AngleTables {
+  const float *cos, *sin;
+  int length;
+
+  __device__ bool on() const { return cos != nullptr; }
+  __device__ void load(float4 (&angles)[8], const Lane& lane, int row) const {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int at = min(position + i / 4 * 8, length - 1) * (kHead / 2) + 8 * (i % 4) + lane.column;
-    c[i] = *reinterpret_cast<const float2*>(cos + at), s[i] = *reinterpret_cast<const float2*>(sin + at);
+    for (int i = 0; i < 8; ++i) angles[i] = angles_of(cos, sin, length, row + 16 * lane.warp, lane.lane, i);
   }
-}
+};
+/// The same in the order in which threads need them, [16 rows][at][lane], so that a warp reads whole lines.
+struct OrderedAngles {
+  const float4* all;
+
+  static constexpr int kTile = 4 * 8 * 32;  // numbers of 64 rows
+  __device__ bool on() const { return all != nullptr; }
+  __device__ void load(float4 (&angles)[8], const Lane& lane, int row) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) angles[i] = all[((row / 16 + lane.warp) * 8 + i) * 32 + lane.lane];
+  }
+};
 
 /// Two neighbouring numbers in shared memory.
 __device__ __forceinline__ float2 numbers_at(uint32_t address) {

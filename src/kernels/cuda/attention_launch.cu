@@ -12,31 +12,40 @@ namespace {
 constexpr int kDotThreads = 256;
 
 /// D = Σ G⊙O of a head: eight lanes a head, which lie side by side in memory; 0 past the end. Also the logarithms of
-/// the sums, where another library's forward pass left them, and zeros to count from.
+/// the sums, where another library's forward pass left them, zeros to count from, and the angles in order.
 __global__ void __launch_bounds__(kDotThreads)
     dots_kernel(const bfloat* g, const bfloat* o, int64_t g_stride, int64_t o_stride, const Shape s,
-                const float* natural, float* log_sums, float* dots, int* counters, int64_t counter_count) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kDotThreads + threadIdx.x, at = thread / 8;
-  if (thread < counter_count) counters[thread] = 0;
-  const int lane = threadIdx.x % 8, head = static_cast<int>(at % s.heads);
-  const int64_t token = at / s.heads, batch = token / s.rows, row = token % s.rows;
-  if (batch >= s.batch) return;
-  float sum = 0.f;
-  if (row < s.length) {
-    const int64_t place = batch * s.length + row;
-    const Float8 a = widen(fetch8(g + place * g_stride + head * kHead + lane * 8));
-    const Float8 b = widen(fetch8(o + place * o_stride + head * kHead + lane * 8));
+                const float* natural, float* log_sums, float* dots, int* counters, int64_t counter_count,
+                const AngleTables tables, float4* angles) {
+  const unsigned within = blockIdx.x * kDotThreads + threadIdx.x;  // of a sample
+  const int64_t thread = static_cast<int64_t>(blockIdx.y) * gridDim.x * kDotThreads + within;
+  const int64_t threads = static_cast<int64_t>(gridDim.y) * gridDim.x * kDotThreads;
+  for (int64_t i = thread; i < counter_count; i += threads) counters[i] = 0;
+  if (angles != nullptr)
+    for (int64_t i = thread; i < s.rows * (kHead / 4); i += threads)
+      angles[i] = angles_of(tables.cos, tables.sin, s.length, static_cast<int>(i / 256 * 16), static_cast<int>(i % 32),
+                            static_cast<int>(i / 32 % 8));
+  const int lane = threadIdx.x % 8, head = static_cast<int>(within / 8 % s.heads);
+  const int row = static_cast<int>(within / 8 / s.heads);
+  if (row >= s.rows) return;
+  for (int batch = blockIdx.y; batch < s.batch; batch += gridDim.y) {
+    float sum = 0.f;
+    if (row < s.length) {
+      const int64_t place = static_cast<int64_t>(batch) * s.length + row;
+      const Float8 a = widen(fetch8(g + place * g_stride + head * kHead + lane * 8));
+      const Float8 b = widen(fetch8(o + place * o_stride + head * kHead + lane * 8));
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum += a.v[i] * b.v[i];
+      for (int i = 0; i < 8; ++i) sum += a.v[i] * b.v[i];
+    }
+#pragma unroll
+    for (int i = 1; i < 8; i *= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
+    if (lane != 0) continue;
+    const int64_t of_head = static_cast<int64_t>(batch) * s.heads + head;
+    dots[of_head * s.rows + row] = sum;
+    if (natural != nullptr)
+      log_sums[of_head * s.rows + row] =
+          row < s.length ? natural[of_head * s.length + row] * static_cast<float>(M_LOG2E) : INFINITY;
   }
-#pragma unroll
-  for (int i = 1; i < 8; i *= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
-  if (lane != 0) return;
-  const int64_t of_head = batch * s.heads + head;
-  dots[of_head * s.rows + row] = sum;
-  if (natural != nullptr)
-    log_sums[of_head * s.rows + row] =
-        row < s.length ? natural[of_head * s.length + row] * static_cast<float>(M_LOG2E) : INFINITY;
 }
 
 constexpr int64_t kFitsL2 = 34'000'000;
@@ -86,7 +95,7 @@ cudaError_t attention_forward_hopper(const AttentionCuda& call, cudaStream_t str
 
 int64_t attention_scratch(const AttentionCuda& call) {
   const attention::AtOnce plan = attention::plan_at_once(call);
-  return plan.rows == 0 ? 0 : 4 * (plan.counters() + plan.values());
+  return plan.rows == 0 ? 0 : 4 * (plan.counters() + plan.values() + plan.angles());
 }
 
 cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t stream) {
@@ -94,10 +103,14 @@ cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t st
   const Shape shape = shape_of(call);
   const AtOnce plan = plan_at_once(call);
   const bool once = plan.rows > 0 && call.scratch != nullptr;
-  const int64_t threads = static_cast<int64_t>(shape.batch) * shape.rows * shape.heads * 8;
-  dots_kernel<<<static_cast<unsigned>((threads + kDotThreads - 1) / kDotThreads), kDotThreads, 0, stream>>>(
+  const int64_t threads = static_cast<int64_t>(shape.rows) * shape.heads * 8;
+  const dim3 grid(static_cast<unsigned>((threads + kDotThreads - 1) / kDotThreads),
+                  static_cast<unsigned>(std::min(shape.batch, 65535)));
+  if (threads > INT32_MAX) return cudaErrorInvalidValue;
+  dots_kernel<<<grid, kDotThreads, 0, stream>>>(
       static_cast<const bfloat*>(call.g.data), static_cast<const bfloat*>(call.out.data), call.g.stride,
-      call.out.stride, shape, call.natural, call.log_sums, call.dots, plan.added(call), once ? plan.counters() : 0);
+      call.out.stride, shape, call.natural, call.log_sums, call.dots, plan.added(call), once ? plan.counters() : 0,
+      AngleTables{call.cos, call.sin, call.length}, once ? reinterpret_cast<float4*>(plan.angles(call)) : nullptr);
   if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
   if (once) {
     const cudaError_t e = launch_at_once(call, plan, stream);

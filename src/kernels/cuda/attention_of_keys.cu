@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   in_roles([&] { feed_columns<causal, Items>(shape, maps, log_sums, dots, memory); },
            [&](int mine) {
              Registers sink;
-             differentiate_columns<causal, Items>(shape, maps, memory, cos, sin, mine, sink);
+             const AngleTables angles{cos, sin, shape.length};
+             differentiate_columns<causal, Items>(shape, maps, memory, angles, mine, sink);
            });
 }
 

@@ -103,9 +103,9 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
     hopper::hold(ds);
     ring.release(stage);
     if (cos != nullptr) {
-      float2 c[8], s[8];
-      load_angles(c, s, lane, row, shape.length, cos, sin);
-      turn_back(g_q, c, s);
+      float4 angles[8];
+      AngleTables{cos, sin, shape.length}.load(angles, lane, item.block * kOwned + mine * 64);
+      turn_back(g_q, angles);
     }
     store_rows(own, g_q, lane, shape.scale, shape.scale);
     hand_over(memory, mine, [&] {

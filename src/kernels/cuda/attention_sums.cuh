@@ -1,13 +1,13 @@
-// The sums of attention_at_once.cu on their way: two threads of a thread block fetch what others have added up so far
-// and tell others of what has been added here, so that nobody else waits for global memory.
+// The sums of attention_at_once.cu on their way: three threads of a thread block fetch what others have added up so far,
+// tell others of what has been added here and send off what is complete, so that nobody else waits for global memory.
 #pragma once
 
 #include "kernels/cuda/attention_share.cuh"
 
 namespace siamese::kernels::attention {
 
-constexpr uint32_t kSums = 64 * kHead * 4;        // bytes of a tile of sums
-constexpr uint32_t kAngles = 64 * kHead / 2 * 4;  // bytes of a tile's cos, or sin
+constexpr uint32_t kSums = 64 * kHead * 4;    // bytes of a tile of sums
+constexpr uint32_t kAngles = 64 * kHead * 4;  // bytes of a tile's angles
 
 __device__ __forceinline__ int read_acquire(const int* p) {
   int v;
@@ -20,23 +20,21 @@ __device__ __forceinline__ void write_release(int* p, int v) {
 
 /// What the third warpgroup has to know of a tile.
 struct Note {
-  int tile, row, column, batch;  // of the memory for sums; of g_Q
+  int tile;  // of the memory for sums
   int flags;
 
   enum : int { kFirst = 1, kFinal = 2, kLastOfKeys = 4 };
 };
 
-/// One thread waits for the tiles' turns and fetches the sums so far, ahead of those who need them; after the last
-/// turn's the angles, if there are any.
+/// One thread waits for the tiles' turns and fetches the sums so far, ahead of those who need them.
 __device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const float* sums, const int* added,
-                                           const float* cos, const float* sin, Ring given, Note* notes) {
+                                           Ring given, Note* notes) {
   const int tiles = query_tiles(s.length);
   walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool last) {
     const int tile = item.slot() * tiles + t, wanted = item.before(t) + turn;
     given.wait_empty();
     notes[given.at] = {
-        tile, t * 64, item.head * kHead, item.batch,
-        (turn == 0 ? Note::kFirst : 0) | (turn == t / 2 ? Note::kFinal : 0) | (last ? Note::kLastOfKeys : 0)};
+        tile, (turn == 0 ? Note::kFirst : 0) | (turn == t / 2 ? Note::kFinal : 0) | (last ? Note::kLastOfKeys : 0)};
     while (read_acquire(added + tile) != wanted) {
     }
     if (turn == 0) {
@@ -47,14 +45,22 @@ __device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const
       copy_bulk(given.stage(), sums + static_cast<int64_t>(tile) * (64 * kHead), kSums, given.filled());
     }
     given.advance();
-    if (turn == t / 2 && cos != nullptr) {
-      const uint32_t bytes = min(64, s.length - t * 64) * (kAngles / 64);
-      given.wait_empty();
-      hopper::barrier_expect(given.filled(), 2 * bytes);
-      copy_bulk(given.stage(), cos + t * 64 * (kHead / 2), bytes, given.filled());
-      copy_bulk(given.stage() + kAngles, sin + t * 64 * (kHead / 2), bytes, given.filled());
-      given.advance();
-    }
+  });
+}
+
+/// One thread sees the tiles out that become complete here. It fetches their angles, if there are any, ahead of that,
+/// to behind the place for the results; when the results lie there it sends them off.
+__device__ __forceinline__ void finish_queries(const Shape& s, uint32_t turns, const OrderedAngles& angles,
+                                               const CUtensorMap& g_q, Ring last) {
+  walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool) {
+    if (turn != t / 2) return;
+    hopper::barrier_expect(last.filled(), angles.on() ? kAngles : 0);
+    if (angles.on()) copy_bulk(last.stage() + kTile64, angles.all + t * OrderedAngles::kTile, kAngles, last.filled());
+    hopper::barrier_wait(last.empty, last.phase);
+    hopper::store_box(g_q, last.stage(), item.head * kHead, t * 64, item.batch);
+    hopper::store_commit();
+    hopper::store_wait_read<0>();
+    last.advance();
   });
 }
 
