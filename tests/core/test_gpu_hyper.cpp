@@ -41,11 +41,13 @@ TEST_P(GpuHyper, FusedEqualsPlain) {
                                                                           {7, 2048},
                                                                           {48, 384},
                                                                           {48, 768},
-                                                                          {50, 768}})
+                                                                          {50, 768},
+                                                                          {2501, 96}})
     compare({.kind = kind, .n = n, .tokens = tokens, .d = d});
   compare({.kind = kind, .n = n, .tokens = 50, .d = 128, .gains = false});
   compare({.kind = kind, .n = n, .tokens = 50, .d = 256, .shared = true, .end_norm = false});
   compare({.kind = kind, .n = n, .tokens = 50, .d = 256, .whole_loss = false});
+  compare({.kind = kind, .n = n, .tokens = 2501, .d = 160, .whole_loss = false});
 }
 
 TEST_P(GpuHyper, SameBitsTwice) {

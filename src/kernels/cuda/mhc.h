@@ -34,6 +34,8 @@ struct MhcSizes {
   int record() const { return n * n + 2 * n + 4; }
   /// Whether the tensor-core kernels serve these sizes.
   bool tiles() const { return bf16 && n == 4 && d % 32 == 0 && d <= 2048; }
+  /// Blocks across a row of d in mhc_write_backward_cuda, 128 columns each.
+  int slices() const { return (d + 127) / 128; }
 };
 
 /// Parameters of the maps: phi [n d, n], [n d, n], [n d, n n]; b [n], [n], [n n]; s.
@@ -51,12 +53,13 @@ cudaError_t mhc_pack_cuda(const MhcSizes& sizes, const MhcParametersCuda& p, boo
 
 struct MhcForwardCuda {
   MhcSizes sizes;
+  MhcParametersCuda parameters;
   bool norm = true;
   float eps = 0, map_eps = 0;
   const void* h = nullptr;  // strides in elements
   int64_t token_stride = 0, stream_stride = 0;
   const float *residual = nullptr, *write = nullptr;
-  const void *r = nullptr, *gain = nullptr, *packed = nullptr, *s_read = nullptr, *b_read = nullptr;
+  const void *r = nullptr, *gain = nullptr, *packed = nullptr;
   void *h_out = nullptr, *z = nullptr;
   float* saved = nullptr;  // [tokens, columns + 4]: L, ρ_map, ρ, 0, 0
 };
@@ -79,8 +82,7 @@ cudaError_t mhc_maps_cuda(const MhcMapsCuda& call, cudaStream_t stream);
 
 /// mhc_forward_cuda without packed weights: true where it serves this call, with `error` set; otherwise it does
 /// nothing.
-bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcParametersCuda& parameters, cudaStream_t stream,
-                             cudaError_t* error);
+bool mhc_forward_by_clusters(const MhcForwardCuda& call, cudaStream_t stream, cudaError_t* error);
 
 struct MhcBackwardCuda {
   MhcSizes sizes;
@@ -99,7 +101,7 @@ struct MhcBackwardCuda {
   void *g_h = nullptr, *g_r = nullptr;
   float* g_b = nullptr;
   // sums over tokens in parts: the gain's [gain_parts, d]; of b and s [map_parts, columns + 3]; D [weight_parts, n d,
-  // columns]; of g_b [tokens, d/32, n] (tiles)
+  // columns]; of g_b [tokens, slices(), n] (tiles)
   float *gain_sums = nullptr, *map_sums = nullptr, *weight_sums = nullptr, *g_b_sums = nullptr;
 };
 /// In how many parts the tokens are cut: depends on the sizes and the GPU alone. `weight` is 1 where D is the caller's.

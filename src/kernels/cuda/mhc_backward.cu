@@ -2,7 +2,7 @@
 // the four streams for all tokens of its part, so that its piece of the weights stays in shared memory and its piece of
 // D = Σ_tokens H' eᵀ in registers (96 of them). Per 8 tokens:
 //   e wᵀ   tokens x 24 times 24 x 32 columns, a product for each stream
-//   gH' = A'ᵀ G + a ⊗ gh + e wᵀ - k H';  gr = Σ B_i gH'_i;  gB_i: the sum over the warp's columns, added up later
+//   gH' = A'ᵀ G + a ⊗ gh + e wᵀ - k H';  gr = Σ B_i gH'_i;  gB_i: the sum over the block's columns, added up later
 //   D      H' transposed (columns x 8 tokens) times e
 // The tokens are walked backwards: the last ones of mhc_dots_cuda, which reads the same rows, are still in the cache.
 // Rows come and go by the block, 256 bytes at a time. With 64 bytes a warp, asked for and written apart, the backward
@@ -24,7 +24,7 @@ struct Shared {
 
 __global__ void __launch_bounds__(kThreads) write_backward_kernel(const MhcBackwardCuda p, int tiles) {
   extern __shared__ uint4 dynamic_memory[];
-  const int d = p.sizes.d, groups = d / kTileColumns, parts = static_cast<int>(gridDim.y);
+  const int d = p.sizes.d, parts = static_cast<int>(gridDim.y);
   const Tile at(static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32), d);
   const Piece mine(d);
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_memory);
@@ -47,8 +47,6 @@ __global__ void __launch_bounds__(kThreads) write_backward_kernel(const MhcBackw
   };
   for (int i = 0; i < kStages - 1; ++i) ask_next(i);
   for (; tile >= 0; tile -= parts) {
-    const int token = tile * kTileTokens + g;
-    const bool real = at.exists && token < static_cast<int>(p.sizes.tokens);
     copy_async_wait_but<kStages - 2>();
     __syncthreads();  // the tile is here, and nobody needs the one before any more
     Stage& s = shared.stages[stage];
@@ -114,28 +112,35 @@ __global__ void __launch_bounds__(kThreads) write_backward_kernel(const MhcBackw
       g_r.w[w] = pack(to_r[0], to_r[1]);
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) *place(4 + i) = vector(mixed[i]);
-    *place(9) = vector(g_r);
-    __syncthreads();  // results are in their places
-    if (mine.exists && tile * kTileTokens + mine.token < static_cast<int>(p.sizes.tokens)) {
-      const int64_t row = static_cast<int64_t>(tile * kTileTokens + mine.token) * d;
-      const auto put = [&](int slot, void* to, int64_t element) {
-        *reinterpret_cast<uint4*>(static_cast<bfloat*>(to) + element) =
-            *reinterpret_cast<const uint4*>(&s.rows[slot][mine.token][mine.at]);
-      };
-#pragma unroll
-      for (int i = 0; i < 4; ++i) put(4 + i, p.g_h, 4 * row + i * d + mine.column);
-      if (p.r != nullptr) put(9, p.g_r, row + mine.column);
-    }
-    if (p.r == nullptr) continue;
-#pragma unroll
     for (int i = 0; i < 4; ++i) {
+      *place(4 + i) = vector(mixed[i]);
       g_b[i] += __shfl_xor_sync(0xffffffffU, g_b[i], 1);
       g_b[i] += __shfl_xor_sync(0xffffffffU, g_b[i], 2);
     }
-    if (real && q == 0)
-      *reinterpret_cast<float4*>(p.g_b_sums + (static_cast<int64_t>(token) * groups + at.group) * 4) =
-          make_float4(g_b[0], g_b[1], g_b[2], g_b[3]);
+    *place(9) = vector(g_r);
+    if (q == 0)
+      s.g_b[at.warp][g] = at.exists ? make_float4(g_b[0], g_b[1], g_b[2], g_b[3]) : make_float4(0.f, 0.f, 0.f, 0.f);
+    __syncthreads();  // results are in their places
+    const int64_t token = static_cast<int64_t>(tile) * kTileTokens + mine.token;
+    if (mine.exists && token < p.sizes.tokens) {
+      const auto put = [&](int slot, void* to, int64_t element) {
+        *reinterpret_cast<uint4*>(static_cast<bfloat*>(to) + element + mine.column) =
+            *reinterpret_cast<const uint4*>(&s.rows[slot][mine.token][mine.at]);
+      };
+#pragma unroll
+      for (int i = 0; i < 4; ++i) put(4 + i, p.g_h, (4 * token + i) * d);
+      if (p.r != nullptr) put(9, p.g_r, token * d);
+      if (p.r != nullptr && mine.at == 0) {
+        float4 sum = s.g_b[0][mine.token];
+#pragma unroll
+        for (int w = 1; w < kWarps; ++w) {
+          const float4 v = s.g_b[w][mine.token];
+          sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+        }
+        reinterpret_cast<float4*>(p.g_b_sums)[token * gridDim.x + blockIdx.x] = sum;
+      }
+    }
+    __syncwarp();
   }
 
   if (!at.exists) return;
@@ -158,7 +163,6 @@ __global__ void __launch_bounds__(kThreads) write_backward_kernel(const MhcBackw
 }
 
 int tiles_of(const MhcSizes& z) { return static_cast<int>((z.tokens + kTileTokens - 1) / kTileTokens); }
-int slices_of(const MhcSizes& z) { return (z.d / kTileColumns + kWarps - 1) / kWarps; }
 
 }  // namespace
 
@@ -168,7 +172,7 @@ cudaError_t mhc_weight_parts(const MhcSizes& sizes, int* parts) {
   if (const cudaError_t e = resident_blocks(write_backward_kernel, kThreads, sizeof(Shared), INT32_MAX, &blocks);
       e != cudaSuccess)
     return e;
-  const int wanted = blocks / slices_of(sizes), tiles = tiles_of(sizes);
+  const int wanted = blocks / sizes.slices(), tiles = tiles_of(sizes);
   *parts = wanted < 1 ? 1 : wanted < tiles ? wanted : tiles;
   return cudaSuccess;
 }
@@ -176,7 +180,7 @@ cudaError_t mhc_weight_parts(const MhcSizes& sizes, int* parts) {
 cudaError_t mhc_write_backward_cuda(const MhcBackwardCuda& call, const MhcParts& parts, cudaStream_t stream) {
   if (!call.sizes.tiles() || call.sizes.tokens > INT32_MAX / 16) return cudaErrorInvalidValue;
   if (call.sizes.tokens == 0) return cudaSuccess;
-  const dim3 grid(static_cast<unsigned>(slices_of(call.sizes)), static_cast<unsigned>(parts.weight));
+  const dim3 grid(static_cast<unsigned>(call.sizes.slices()), static_cast<unsigned>(parts.weight));
   write_backward_kernel<<<grid, kThreads, sizeof(Shared), stream>>>(call, tiles_of(call.sizes));
   return cudaGetLastError();
 }

@@ -10,8 +10,7 @@ namespace siamese::kernels {
 // short for the way to memory and back.
 constexpr int kLeastWidth = 384, kMostWidth = ring::kBlockColumns * ring::kMostRanks;
 
-bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcParametersCuda& parameters, cudaStream_t stream,
-                             cudaError_t* error) {
+bool mhc_forward_by_clusters(const MhcForwardCuda& call, cudaStream_t stream, cudaError_t* error) {
   const MhcSizes& sizes = call.sizes;
   if (!mhc_forward_runs(sizes) || sizes.d % ring::kBlockColumns != 0 || sizes.d < kLeastWidth || sizes.d > kMostWidth ||
       sizes.tokens == 0 || sizes.tokens % kTileTokens != 0 || sizes.tokens > INT32_MAX / 16)
@@ -28,7 +27,7 @@ bool mhc_forward_by_clusters(const MhcForwardCuda& call, const MhcParametersCuda
   *error = launch.resident(ring::mhc_cluster_kernel, &resident);
   if (*error != cudaSuccess) return true;
   if (resident < 1) return false;
-  *error = launch.run(ring::mhc_cluster_kernel, resident < tiles ? resident : tiles, call, parameters, stages);
+  *error = launch.run(ring::mhc_cluster_kernel, resident < tiles ? resident : tiles, call, stages);
   return true;
 }
 

@@ -53,7 +53,7 @@ __device__ __forceinline__ void mix_tiles(const Place& me, int warp) {
         for (int w = 0; w < 2; ++w) {
           const int64_t row = static_cast<int64_t>(i) * d + column + 16 * half + 2 * w;
           weights[half][i][t][w] =
-              pack(mhc_weight(me.parameters, row, 8 * t + g), mhc_weight(me.parameters, row + 1, 8 * t + g));
+              pack(mhc_weight(me.p.parameters, row, 8 * t + g), mhc_weight(me.p.parameters, row + 1, 8 * t + g));
         }
       }
     }

@@ -11,8 +11,8 @@ namespace siamese::kernels::ring {
 __device__ __forceinline__ void weigh_tiles(const Place& me) {
   const MhcForwardCuda& p = me.p;
   const int g = me.g, q = me.q, lane = me.lane, ranks = me.ranks;
-  const float s_read = to_float(*static_cast<const bfloat*>(p.s_read)),
-              b_read = to_float(static_cast<const bfloat*>(p.b_read)[q]);
+  const float s_read = to_float(*static_cast<const bfloat*>(p.parameters.s[0])),
+              b_read = to_float(static_cast<const bfloat*>(p.parameters.b[0])[q]);
   const unsigned bytes = static_cast<unsigned>(ranks * kTileTokens * kSums * 4);
   if (lane == 0) {
     hopper::barrier_expect(address(me.s.inbox[0]), bytes);
@@ -85,11 +85,10 @@ __device__ __forceinline__ void read_tiles(const Place& me, int warp) {
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 1)
-    mhc_cluster_kernel(const MhcForwardCuda p, const MhcParametersCuda parameters, int stages) {
+__global__ void __launch_bounds__(kThreads, 1) mhc_cluster_kernel(const MhcForwardCuda p, int stages) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char ring_memory[];
-  const Place me(p, parameters, ring_memory, stages);
+  const Place me(p, ring_memory, stages);
   if (threadIdx.x == 0) {
     for (int i = 0; i < stages; ++i) {
       hopper::barrier_init(address(me.s.full[i]), 32 * kAskWarps);

@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const MhcForwardCu
   // Without a map the streams stay: the identity, and nothing written.
   for (int i = at.lane; i < kTileTokens * kMaps; i += 32)
     s.maps[at.warp][i / kMaps][i % kMaps] = i % kMaps < 16 && i % kMaps % 5 == 0 ? 1.f : 0.f;
-  const float s_read = to_float(*static_cast<const bfloat*>(p.s_read)),
-              b_read = to_float(static_cast<const bfloat*>(p.b_read)[q]);
+  const float s_read = to_float(*static_cast<const bfloat*>(p.parameters.s[0])),
+              b_read = to_float(static_cast<const bfloat*>(p.parameters.b[0])[q]);
   __syncwarp();
 
   int turn = 0;

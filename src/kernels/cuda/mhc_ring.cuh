@@ -80,13 +80,11 @@ struct Turn {
 /// operands a lane has token g, and of every 16 columns those from 4q on.
 struct Place {
   const MhcForwardCuda& p;
-  const MhcParametersCuda& parameters;
   Shared& s;
   char* memory;
   int stages, ranks, rank, first, step, tiles, warp, lane, g, q;
-  __device__ Place(const MhcForwardCuda& call, const MhcParametersCuda& parameters_, char* memory_, int stages_)
+  __device__ Place(const MhcForwardCuda& call, char* memory_, int stages_)
       : p(call),
-        parameters(parameters_),
         s(*reinterpret_cast<Shared*>(memory_)),
         memory(memory_ + kRing),
         stages(stages_),

@@ -17,6 +17,7 @@ struct alignas(16) Stage {
   char rows[kRows][kTileTokens][kStride];
   float records[kTileTokens][kRecord];
   uint32_t e[kTileTokens][kColumns / 2];
+  float4 g_b[kWarps][kTileTokens];  // results: sums over a warp's columns
 };
 
 /// Which 16 bytes of a tile's rows a thread brings and takes: half a warp a row, so that whole lines of memory are

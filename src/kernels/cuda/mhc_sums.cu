@@ -58,23 +58,19 @@ __device__ float over_parts(const float* rows, int parts, int width, int first) 
   return sum;
 }
 
-/// gB of a token a warp, over the groups of columns.
-__device__ void written(const MhcBackwardCuda& p, int block) {
-  const int64_t token = static_cast<int64_t>(block) * kSlices + threadIdx.x / 32;
-  if (token >= p.sizes.tokens) return;
-  const int lane = static_cast<int>(threadIdx.x) % 32, groups = p.sizes.d / 32;
-  float sum[4] = {};
-  for (int i = lane; i < groups; i += 32) {
-    const float4 v = *reinterpret_cast<const float4*>(p.g_b_sums + (token * groups + i) * 4);
-    sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sum[i] = warp_sum(sum[i]);
-  if (lane == 0) *reinterpret_cast<float4*>(p.g_b + token * 4) = make_float4(sum[0], sum[1], sum[2], sum[3]);
+/// gB over the slices of a row, a thread each.
+__device__ void written(const MhcBackwardCuda& p, int slices, int block) {
+  const int64_t i = static_cast<int64_t>(block) * kThreads + threadIdx.x;
+  if (i >= 4 * p.sizes.tokens) return;
+  const float* const from = p.g_b_sums + i / 4 * slices * 4 + i % 4;
+  float sum = 0.f;
+#pragma unroll 8
+  for (int k = 0; k < slices; ++k) sum += from[4 * k];
+  p.g_b[i] = sum;
 }
 
 struct Blocks {
-  int weights, gain, written;
+  int weights, gain, written, slices;
 };
 
 template <class S, int N>
@@ -90,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   block -= blocks.gain;
-  if (block < blocks.written) return written(p, block);
+  if (block < blocks.written) return written(p, blocks.slices, block);
   constexpr int kColumns = kMhcColumns<N>;
   const float sum = over_parts(p.map_sums, parts.map, kColumns + 3, 0);
   const int c = static_cast<int>(threadIdx.x);
@@ -110,7 +106,8 @@ cudaError_t mhc_sums_cuda(const MhcBackwardCuda& call, const MhcParts& parts, co
   return with_hyper_types(z.bf16, z.n, z.d, z.tokens, [&](auto type, auto n) {
     constexpr int N = decltype(n)::value, kRows = kThreads / kMhcColumns<N>;
     const Blocks blocks{(N * z.d + kRows - 1) / kRows, (z.d + 31) / 32,
-                        call.g_b_sums != nullptr ? static_cast<int>((z.tokens + kSlices - 1) / kSlices) : 0};
+                        call.g_b_sums != nullptr ? static_cast<int>((4 * z.tokens + kThreads - 1) / kThreads) : 0,
+                        z.slices()};
     const unsigned all = static_cast<unsigned>(blocks.weights + blocks.gain + blocks.written + 1);
     sums_kernel<decltype(type), N><<<all, kThreads, 0, stream>>>(call, parts, out, blocks);
     return cudaGetLastError();

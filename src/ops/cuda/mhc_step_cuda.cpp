@@ -62,14 +62,14 @@ void mhc_forward_gpu(const HyperSizes& s, const HyperOutputs& out, SIAMESE_HYPER
   if (kernels::mhc_forward_runs(sizes)) {
     kernels::MhcForwardCuda call;
     call.sizes = sizes;
+    call.parameters = p.pointers;
     call.norm = norm;
     call.eps = static_cast<float>(eps), call.map_eps = static_cast<float>(map_eps);
     call.h = pointer(view.h), call.token_stride = view.token_stride, call.stream_stride = view.stream_stride;
     call.residual = floats(a), call.write = floats(b), call.r = pointer(update), call.gain = pointer(g);
     call.h_out = writable(h_out), call.z = writable(z), call.saved = result_floats(saved);
-    call.s_read = p.pointers.s[0], call.b_read = p.pointers.b[0];
     cudaError_t error = cudaSuccess;
-    if (kernels::mhc_forward_by_clusters(call, p.pointers, stream, &error)) {
+    if (kernels::mhc_forward_by_clusters(call, stream, &error)) {
       C10_CUDA_CHECK(error);
     } else {
       const Tensor packed = p.packed(sizes, true, stream);
@@ -146,7 +146,7 @@ std::vector<Tensor> mhc_backward_gpu(const HyperSizes& s, SIAMESE_HYPER_BACKWARD
   if (tiles) {
     packed = p.packed(sizes, false, stream);
     weight_sums = at::empty({parts.weight, s.n * s.d, columns}, exact);
-    if (update.defined()) g_b_sums = at::empty({s.tokens, s.d / 32, s.n}, exact);
+    if (update.defined()) g_b_sums = at::empty({s.tokens, sizes.slices(), s.n}, exact);
     call.packed = pointer(packed);
     call.weight_sums = result_floats(weight_sums), call.g_b_sums = result_floats(g_b_sums);
     C10_CUDA_CHECK(kernels::mhc_write_backward_cuda(call, parts, stream));
