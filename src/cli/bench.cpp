@@ -128,27 +128,35 @@ class Bench {
   }
 
   /// On a GPU each scheme has the memory to itself, so that its peak can be read, and begins rested: under its power
-  /// cap a GPU that has been busy is slower, and PyTorch's rests while it compiles.
+  /// cap a GPU that has been busy is slower, and PyTorch's rests while it compiles. The cap comes and goes within a
+  /// second or two: several turns tell two schemes apart better than one long one.
   void one_by_one(std::vector<Row>& rows) {
-    for (Row& row : rows) {
-      if (begun_) std::this_thread::sleep_for(std::chrono::duration<double>(o_.rest));
-      gpu_tools()->release();
-      gpu_tools()->reset_peak();
-      begin(row);
-      for (int i = 0; i < 4; ++i) timed_step(row);
-      for (int64_t i = 0; i < o_.steps * rounds_; ++i) row.ms.push_back(timed_step(row));
-      row.peak_gb = static_cast<double>(gpu_tools()->peak_bytes()) / (1 << 30);
-      time_updates(row);
-      if (o_.profile)
-        fmt::print("{} {}, one step, kernel by kernel:\n{}", row.recipe.name, row.recipe.model.scheme,
-                   profile_kernels(
-                       [&] {
-                         for (int i = 0; i < 3; ++i) row.runner->step(++row.step);
-                         gpu_tools()->synchronize();
-                       },
-                       3));
-      row.runner.reset();
-    }
+    for (int64_t round = 0; round < rounds_; ++round)
+      for (Row& row : rows) {
+        if (begun_) std::this_thread::sleep_for(std::chrono::duration<double>(o_.rest));
+        gpu_tools()->release();
+        gpu_tools()->reset_peak();
+        const double first_step_s = row.first_step_s;
+        begin(row);
+        if (round > 0) row.first_step_s = first_step_s;
+        for (int i = 0; i < 4; ++i) timed_step(row);
+        for (int64_t i = 0; i < o_.steps; ++i) row.ms.push_back(timed_step(row));
+        row.peak_gb = std::max(row.peak_gb, static_cast<double>(gpu_tools()->peak_bytes()) / (1 << 30));
+        if (round + 1 == rounds_) finish(row);
+        row.runner.reset();
+      }
+  }
+
+  void finish(Row& row) {
+    time_updates(row);
+    if (!o_.profile) return;
+    fmt::print("{} {}, one step, kernel by kernel:\n{}", row.recipe.name, row.recipe.model.scheme,
+               profile_kernels(
+                   [&] {
+                     for (int i = 0; i < 3; ++i) row.runner->step(++row.step);
+                     gpu_tools()->synchronize();
+                   },
+                   3));
   }
 
   /// On a CPU schemes take turns, so that a machine that slows down slows all of them.
@@ -182,7 +190,7 @@ void add_bench(CLI::App& app) {
   sub->add_option("--schemes", o->schemes, "comma-separated; overheads are against the first")->capture_default_str();
   sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
   sub->add_option("--steps", o->steps, "timed steps a round")->capture_default_str()->check(CLI::Range(1, 1000000));
-  sub->add_option("--rounds", o->rounds, "rounds; on a CPU the schemes take turns (default: 3, on a GPU 1)")
+  sub->add_option("--rounds", o->rounds, "rounds, in which the schemes take turns (default: 3, on a GPU 1)")
       ->check(CLI::Range(1, 1000));
   sub->add_option("--parts", o->parts, "micro-batches a step")->capture_default_str()->check(CLI::Range(1, 1000));
   sub->add_option("--rest", o->rest, "on a GPU: seconds of rest before every scheme but the first")
