@@ -21,6 +21,15 @@ Tensor by_heads(const Tensor& p, const AttentionCore& core, int64_t length) {
   return p.view({p.size(0) / length, length, core.heads + 2 * core.kv_heads, core.head_dim});
 }
 
+/// The gradients of x and W where y = x·Wᵀ has g, those that are wanted, among the inputs' `count`.
+variable_list product_backward(const torch::autograd::AutogradContext& ctx, const Tensor& g, const Tensor& x,
+                               const Tensor& weight, size_t count) {
+  variable_list result(count);
+  if (ctx.needs_input_grad(0)) result[0] = gemm(g, weight, false, false).view(x.sizes());
+  if (ctx.needs_input_grad(1)) result[1] = gemm(g, x.reshape({-1, x.size(-1)}), true, false);
+  return result;
+}
+
 }  // namespace
 
 void gemm_qkv_rope_check(const Tensor& x, const Tensor& weight, const Tensor& cos, const Tensor& sin, int64_t heads,
@@ -66,10 +75,7 @@ class GemmQkvRope : public torch::autograd::Function<GemmQkvRope> {
     const Tensor g_p =
         qkv_rope_backward(g.narrow(2, 0, n[0]), g.narrow(2, n[0], n[1]), g.narrow(2, n[0] + n[1], n[1]), g, core)[0]
             .view(grads[0].sizes());
-    variable_list result(7);
-    if (ctx->needs_input_grad(0)) result[0] = gemm(g_p, s[1], false, false);
-    if (ctx->needs_input_grad(1)) result[1] = gemm(g_p, s[0], true, false);
-    return result;
+    return product_backward(*ctx, g_p, s[0], s[1], 7);
   }
 };
 
@@ -116,11 +122,7 @@ class ProjectTurned : public torch::autograd::Function<ProjectTurned> {
   }
   static variable_list backward(torch::autograd::AutogradContext* ctx, variable_list grads) {
     const variable_list s = ctx->get_saved_variables();
-    const Tensor g = grads[0].reshape({-1, grads[0].size(2)});
-    variable_list result(3);
-    if (ctx->needs_input_grad(0)) result[0] = gemm(g, s[1], false, false).view(s[0].sizes());
-    if (ctx->needs_input_grad(1)) result[1] = gemm(g, s[0].reshape({-1, s[0].size(2)}), true, false);
-    return result;
+    return product_backward(*ctx, grads[0].reshape({-1, grads[0].size(2)}), s[0], s[1], 3);
   }
 };
 
