@@ -31,7 +31,7 @@ struct MhcMapParameters {
 };
 
 #ifdef __CUDA_ARCH__  // an error of 1 or 2 units in the last place instead of half a unit, for few instructions
-__device__ inline float reciprocal(float x) {  // one instruction: __fdividef has seven, for numbers that 1/x overflows
+__device__ inline float reciprocal(float x) {  // one instruction: __fdividef has seven, for numbers near 2⁻¹²⁷ and 2¹²⁷
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;

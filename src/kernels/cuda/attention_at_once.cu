@@ -134,6 +134,8 @@ __global__ void __launch_bounds__(kRoles, 1)
   const uint32_t base = hopper::shared_address(dynamic_bytes), barriers = base + kBarriersAt;
   const Ring ds{barriers, barriers + 16, base, kDs, 2}, given{barriers + 32, barriers + 48, base + kSumsAt, kSums, 2};
   const Ring written{barriers + 64, barriers + 80, 0, 0, 2};
+  // Of complete queries: full when the place is free and the angles behind it are here, empty when the results are
+  // there.
   const Ring last{barriers + 96, barriers + 104, base + kQueriesAt, kTile64 + kAngles, 1};
   if (threadIdx.x == 0) {
     hopper::barrier_init(last.full, 1), hopper::barrier_init(last.empty, kWarps);

@@ -220,7 +220,7 @@ __device__ __forceinline__ void turn_back(float (&d)[32], const float4 (&angles)
 #pragma unroll
   for (int i = 0; i < 8; ++i) turn_back(d, i, angles[i]);
 }
-/// Number `at` of a thread's angles among 64 rows from `row` on: zeros past the end.
+/// Number `at` of a lane's angles among a warp's 16 rows from `row` on: zeros past the end.
 __device__ __forceinline__ float4 angles_of(const float* cos, const float* sin, int length, int row, int lane, int at) {
   const int position = row + lane / 4 + at / 4 * 8, from = position * (kHead / 2) + 8 * (at % 4) + 2 * (lane % 4);
   if (position >= length) return make_float4(0.f, 0.f, 0.f, 0.f);
