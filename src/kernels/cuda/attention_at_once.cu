@@ -110,7 +110,7 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, Memo
       if (turned) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-          turn_back(d, i, shared_float4(place + kTile64 + ((lane.warp * 8 + i) * 32 + lane.lane) * 16));
+          turn_back(d, i, shared_float4(place + kTile64 + OrderedAngles::index(lane.warp, i, lane.lane) * 16));
       }
       store_rows(place, d, lane, scale, scale);
       hopper::fence_for_copies();
@@ -191,8 +191,7 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   config.attrs = &together;
   config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, at_once_kernel, shape, maps, g_q, static_cast<const float*>(call.log_sums),
-                            static_cast<const float*>(call.dots),
-                            OrderedAngles{reinterpret_cast<const float4*>(plan.angles(call))}, plan.sums(call),
+                            static_cast<const float*>(call.dots), OrderedAngles{plan.angles(call)}, plan.sums(call),
                             plan.added(call));
 }
 

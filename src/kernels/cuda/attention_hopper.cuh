@@ -46,7 +46,9 @@ struct AtOnce {
   float* sums(const AttentionCuda& call) const { return static_cast<float*>(call.scratch) + counters(); }
   /// OrderedAngles, of all rows up to a multiple of 128.
   int64_t angles() const { return (tiles + 1) / 2 * 128LL * kHead; }
-  float* angles(const AttentionCuda& call) const { return call.cos == nullptr ? nullptr : sums(call) + values(); }
+  float4* angles(const AttentionCuda& call) const {
+    return call.cos == nullptr ? nullptr : reinterpret_cast<float4*>(sums(call) + values());
+  }
 };
 
 /// Barriers and stages that both sides go through in the same order.
@@ -243,10 +245,11 @@ struct OrderedAngles {
   const float4* all;
 
   static constexpr int kTile = 4 * 8 * 32;  // numbers of 64 rows
+  __device__ static int index(int rows16, int at, int lane) { return (rows16 * 8 + at) * 32 + lane; }
   __device__ bool on() const { return all != nullptr; }
   __device__ void load(float4 (&angles)[8], const Lane& lane, int row) const {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) angles[i] = all[((row / 16 + lane.warp) * 8 + i) * 32 + lane.lane];
+    for (int i = 0; i < 8; ++i) angles[i] = all[index(row / 16 + lane.warp, i, lane.lane)];
   }
 };
 

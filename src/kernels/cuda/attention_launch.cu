@@ -23,8 +23,9 @@ __global__ void __launch_bounds__(kDotThreads)
   for (int64_t i = thread; i < counter_count; i += threads) counters[i] = 0;
   if (angles != nullptr)
     for (int64_t i = thread; i < s.rows * (kHead / 4); i += threads)
-      angles[i] = angles_of(tables.cos, tables.sin, s.length, static_cast<int>(i / 256 * 16), static_cast<int>(i % 32),
-                            static_cast<int>(i / 32 % 8));
+      angles[i] = angles_of(  // OrderedAngles::index the other way
+          tables.cos, tables.sin, s.length, static_cast<int>(i / 256 * 16), static_cast<int>(i % 32),
+          static_cast<int>(i / 32 % 8));
   const int lane = threadIdx.x % 8, head = static_cast<int>(within / 8 % s.heads);
   const int row = static_cast<int>(within / 8 / s.heads);
   if (row >= s.rows) return;
@@ -110,7 +111,7 @@ cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t st
   dots_kernel<<<grid, kDotThreads, 0, stream>>>(
       static_cast<const bfloat*>(call.g.data), static_cast<const bfloat*>(call.out.data), call.g.stride,
       call.out.stride, shape, call.natural, call.log_sums, call.dots, plan.added(call), once ? plan.counters() : 0,
-      AngleTables{call.cos, call.sin, call.length}, once ? reinterpret_cast<float4*>(plan.angles(call)) : nullptr);
+      AngleTables{call.cos, call.sin, call.length}, once ? plan.angles(call) : nullptr);
   if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
   if (once) {
     const cudaError_t e = launch_at_once(call, plan, stream);
