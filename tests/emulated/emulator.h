@@ -1,8 +1,10 @@
-// CUDA kernels on a CPU, for their logic: a fiber a thread, one block after the other, shared memory full of NaN at
-// first. Kernels are included as they are; tests/emulated/kernels/cuda stands in for the headers with instructions.
+// CUDA kernels on a CPU, for their logic: a fiber a thread, one block after the other, or several at a time where they
+// wait for each other, shared memory full of NaN at first. Kernels are included as they are;
+// tests/emulated/kernels/cuda stands in for the headers with instructions. What the GPU does by and by (copies,
+// products) is done at once here: results are the kernels', a missing wait for them is not seen.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 #include <ucontext.h>
 #include <vector_functions.h>
 
@@ -22,6 +24,8 @@
 #undef __launch_bounds__
 #undef __shared__
 #undef __align__
+#undef __grid_constant__
+#undef __cluster_dims__
 #define __device__
 #define __global__
 #define __host__
@@ -29,9 +33,11 @@
 #define __launch_bounds__(...)
 #define __shared__
 #define __align__(n)
+#define __grid_constant__
+#define __cluster_dims__(...)
 
 namespace siamese::kernels::tile {
-alignas(128) inline char tile_memory[232448];  // the kernels' dynamic shared memory
+alignas(1024) inline char tile_memory[232448];  // the kernels' dynamic shared memory
 }
 
 namespace emulator {
@@ -62,12 +68,22 @@ struct Arrivals {
     ++steps();
   }
 };
+/// Four words of every lane.
+using Slot = uint32_t[32][4];
 struct Warp : Barrier {
-  uint32_t slot[2][32];  // in turn, so that a fast lane does not overwrite what a slow one has yet to read
+  Slot slot[2];  // in turn, so that a fast lane does not overwrite what a slow one has yet to read
+};
+struct Block {
+  Index index;
+  char* memory = nullptr;
+  std::vector<Warp> warps;
+  std::map<int, Barrier> barriers;
+  std::map<uint32_t, Arrivals> arrivals;
 };
 struct Fiber {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
+  Block* block = nullptr;
   Index thread;
   int linear = 0;
   bool done = false;
@@ -75,16 +91,16 @@ struct Fiber {
 struct State {
   ucontext_t scheduler;
   std::vector<Fiber> fibers;
-  std::vector<Warp> warps;
-  std::map<int, Barrier> barriers;
-  std::map<uint32_t, Arrivals> arrivals;
+  std::vector<Block> blocks;  // those at work
+  Barrier all;                // of all their threads
   Fiber* current = nullptr;
-  Index block, grid, size;
+  Index grid, size;
   size_t shared = 0;
   std::function<void()> body;
   std::exception_ptr failure;
 };
 inline State state;
+inline Block& block() { return *state.current->block; }
 
 inline void yield() { swapcontext(&state.current->context, &state.scheduler); }
 inline void run_fiber() {
@@ -97,61 +113,93 @@ inline void run_fiber() {
   yield();
 }
 
-/// kernel<<<grid, size, shared>>>: throws where the kernel hangs or leaves its shared memory.
-inline void launch(unsigned grid, Index size, size_t shared, const std::function<void()>& kernel) {
-  constexpr size_t kStack = 1 << 16;
-  state.grid = {grid, 1, 1}, state.size = size, state.shared = shared, state.body = kernel, state.failure = nullptr;
-  for (unsigned b = 0; b < grid; ++b) {
-    state.block = {b, 0, 0};
-    std::memset(tile_memory, 0xff, sizeof tile_memory);
-    const size_t threads = static_cast<size_t>(size.x) * size.y;
-    state.fibers = std::vector<Fiber>(threads);
-    state.warps = std::vector<Warp>(threads / 32);
-    state.barriers.clear(), state.arrivals.clear();
-    for (size_t i = 0; i < threads; ++i) {
-      Fiber& f = state.fibers[i];
-      f.stack = std::make_unique<char[]>(kStack);
-      f.thread = {static_cast<unsigned>(i) % size.x, static_cast<unsigned>(i) / size.x, 0};
-      f.linear = static_cast<int>(i);
-      getcontext(&f.context);
-      f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = kStack, f.context.uc_link = nullptr;
-      makecontext(&f.context, run_fiber, 0);
+/// A block's shared memory: the first one's is where the tile kernels find theirs.
+inline char* memory_of(size_t place) {
+  static std::vector<std::unique_ptr<char[]>> others;
+  if (place == 0) return tile_memory;
+  while (others.size() < place) others.push_back(std::make_unique<char[]>(sizeof tile_memory + 1024));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(others[place - 1].get());
+  return others[place - 1].get() + (1024 - begin % 1024);
+}
+
+/// All threads of the blocks at work, in turns, until the last one is done.
+inline void run_all() {
+  for (size_t left = state.fibers.size(); left > 0;) {
+    const int64_t before = steps();
+    for (Fiber& f : state.fibers) {
+      if (f.done) continue;
+      state.current = &f;
+      swapcontext(&state.scheduler, &f.context);
+      if (state.failure) std::rethrow_exception(state.failure);
+      if (f.done) --left, ++steps();
     }
-    for (size_t left = threads; left > 0;) {
-      const int64_t before = steps();
-      for (Fiber& f : state.fibers) {
-        if (f.done) continue;
-        state.current = &f;
-        swapcontext(&state.scheduler, &f.context);
-        if (state.failure) std::rethrow_exception(state.failure);
-        if (f.done) --left, ++steps();
-      }
-      if (steps() == before) throw std::logic_error("the kernel hangs");
-    }
-    for (size_t i = shared; i < sizeof tile_memory; ++i)
-      if (tile_memory[i] != static_cast<char>(0xff)) throw std::logic_error("written past the end of shared memory");
+    if (steps() == before) throw std::logic_error("the kernel hangs");
   }
 }
 
-inline void wait_at(Barrier& barrier, int threads) {
-  const unsigned now = barrier.generation;
+/// The threads of a block that is to work at place `at` of those that work together.
+inline void prepare(size_t at, unsigned index) {
+  constexpr size_t kStack = 1 << 16;
+  const size_t threads = static_cast<size_t>(state.size.x) * state.size.y;
+  Block& block = state.blocks[at];
+  block.index = {index, 0, 0}, block.memory = memory_of(at), block.warps = std::vector<Warp>(threads / 32);
+  std::memset(block.memory, 0xff, sizeof tile_memory);
+  for (size_t i = 0; i < threads; ++i) {
+    Fiber& f = state.fibers[at * threads + i];
+    f.stack = std::make_unique<char[]>(kStack);
+    f.block = &block;
+    f.thread = {static_cast<unsigned>(i) % state.size.x, static_cast<unsigned>(i) / state.size.x, 0};
+    f.linear = static_cast<int>(i);
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = kStack, f.context.uc_link = nullptr;
+    makecontext(&f.context, run_fiber, 0);
+  }
+}
+
+/// kernel<<<grid, size, shared>>>, `together` blocks at a time: throws where the kernel hangs or leaves its shared
+/// memory.
+inline void launch(unsigned grid, Index size, size_t shared, const std::function<void()>& kernel,
+                   unsigned together = 1) {
+  state.grid = {grid, 1, 1}, state.size = size, state.shared = shared, state.body = kernel, state.failure = nullptr;
+  for (unsigned first = 0; first < grid; first += together) {
+    state.fibers = std::vector<Fiber>(static_cast<size_t>(size.x) * size.y * together);
+    state.blocks = std::vector<Block>(together);
+    state.all = {};
+    for (unsigned i = 0; i < together; ++i) prepare(i, first + i);
+    run_all();
+    for (const Block& block : state.blocks)
+      for (size_t i = shared; i < sizeof tile_memory; ++i)
+        if (block.memory[i] != static_cast<char>(0xff)) throw std::logic_error("written past the end of shared memory");
+  }
+}
+
+inline void arrive_at(Barrier& barrier, int threads) {
   if (++barrier.arrived == threads) barrier.arrived = 0, ++barrier.generation;
   ++steps();
+}
+inline void wait_at(Barrier& barrier, int threads) {
+  const unsigned now = barrier.generation;
+  arrive_at(barrier, threads);
   while (barrier.generation == now) yield();
 }
 
+/// What every lane of the warp gives, up to four words, until the exchange after next.
+template <class... T>
+const Slot& gather(const T&... v) {
+  Warp& warp = block().warps[static_cast<size_t>(state.current->linear / 32)];
+  Slot& slot = warp.slot[warp.generation % 2];
+  int i = 0;
+  (std::memcpy(&slot[state.current->linear % 32][i++], &v, 4), ...);
+  wait_at(warp, 32);
+  return slot;
+}
 /// Every lane gives v and takes that of lane `from`, or of the lane whose number differs from its own by the bits of
 /// it.
 template <class T>
 T exchange(T v, int from, bool relative) {
   static_assert(sizeof(T) == 4);
-  Warp& warp = state.warps[static_cast<size_t>(state.current->linear / 32)];
-  const int lane = state.current->linear % 32;
-  const unsigned turn = warp.generation % 2;
-  std::memcpy(&warp.slot[turn][lane], &v, 4);
-  wait_at(warp, 32);
   T out;
-  std::memcpy(&out, &warp.slot[turn][relative ? lane ^ from : from], 4);
+  std::memcpy(&out, gather(v)[relative ? state.current->linear % 32 ^ from : from], 4);
   return out;
 }
 
@@ -165,7 +213,7 @@ inline uint32_t rounded(float f) {
 }  // namespace emulator
 
 #define threadIdx (emulator::state.current->thread)
-#define blockIdx (emulator::state.block)
+#define blockIdx (emulator::block().index)
 #define gridDim (emulator::state.grid)
 #define blockDim (emulator::state.size)
 
@@ -183,6 +231,17 @@ inline float __uint_as_float(uint32_t w) {
   std::memcpy(&f, &w, 4);
   return f;
 }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
+template <class T>
+void __stcg(T* p, T v) {
+  *p = v;
+}
 inline float rsqrtf(float v) { return 1.f / std::sqrt(v); }
 template <class T>
 T __shfl_sync(unsigned, T v, int from) {
@@ -194,5 +253,5 @@ T __shfl_xor_sync(unsigned, T v, int mask) {
 }
 inline void __syncwarp() { emulator::exchange(0, 0, true); }
 inline void __syncthreads() {
-  emulator::wait_at(emulator::state.barriers[0], static_cast<int>(blockDim.x * blockDim.y));
+  emulator::wait_at(emulator::block().barriers[0], static_cast<int>(blockDim.x * blockDim.y));
 }

@@ -1,173 +1,6 @@
-// All gradients in one pass, for causal attention where every head has its own keys: five products a pair of tiles
-// instead of seven. g_V and g_K as in attention_columns.cuh; dSᵀ goes through shared memory to a third warpgroup, which
-// adds dS·K to what other blocks of keys have given these 64 queries:  g_Q[t] = c·Σ_j dS[t, j]·K[j].
-// The sums so far pass from block to block in global memory (they stay in L2) in an order that is always the same. A
-// team of thread blocks shares the keys of a head; each starts at other queries, so that a tile's turns come in that
-// order with time between them, and nobody waits long.
-#include "kernels/cuda/attention_sums.cuh"
+#include "kernels/cuda/attention_at_once.cuh"
 
 namespace siamese::kernels::attention {
-namespace {
-
-constexpr int kStages = 3, kRoles = 4 * kGroup;
-constexpr uint32_t kDs = 2 * kTile64;  // bytes of dSᵀ [128 keys, 64 queries]
-// Shared memory: two stages of dSᵀ, two of sums so far, g_K, g_Q, angles, then Memory, then the barriers of four rings.
-constexpr uint32_t kSumsAt = 2 * kDs, kKeysAt = kSumsAt + 2 * kSums, kQueriesAt = kKeysAt + kTile128;
-constexpr uint32_t kMemoryAt = kQueriesAt + kTile64 + kAngles;
-constexpr uint32_t kBarriersAt = kMemoryAt + Memory::bytes(2 * kTile128, kColumnStage, kStages);
-constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 16 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * sizeof(Note);
-constexpr int kWarps = kGroup / 32;
-
-/// All lanes of a warp are past it: one arrival.
-__device__ __forceinline__ void arrive_warp(uint32_t barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) hopper::barrier_arrive(barrier);
-}
-
-/// dSᵀ in shared memory, where the third warpgroup reads it too.
-struct Shared {
-  Ring ring;
-  uint32_t keys;
-  int mine;
-  uint32_t last;  // dSᵀ of the last tile
-
-  __device__ void take(const float (&ds)[32]) {
-    last = ring.stage() + mine * kTile64;
-    put(ds);
-  }
-  __device__ void nothing() {
-    const float none[32] = {};
-    put(none);
-  }
-  __device__ void put(const float (&ds)[32]) {
-    const Lane lane;
-    ring.wait_empty();
-    store_rows(ring.stage() + mine * kTile64, ds, lane, 1.f, 1.f);
-    hopper::fence_for_copies();
-    arrive_warp(ring.filled());
-    ring.advance();
-  }
-  __device__ void times_queries(float (&g_k)[32], uint32_t q, bool add) const {
-    const uint64_t a = hopper::matrix_at(last, 16, 1024), b = hopper::matrix_at(q, 16, 1024);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) hopper::product<false>(g_k, a + 2 * k, b + 128 * k, add || k > 0);
-  }
-  __device__ void hold() const {}
-  __device__ uint32_t place_of_keys(uint32_t) const { return keys + mine * kTile64; }
-};
-
-__device__ __forceinline__ float4 shared_float4(uint32_t address) {
-  float4 f;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w)
-               : "r"(address)
-               : "memory");
-  return f;
-}
-
-/// g_Q: dS·K of this block of keys plus the sums so far. Whose turn is the last one has them all. `count`: tiles.
-__device__ __forceinline__ void add_up(int count, float scale, bool turned, Memory& memory, Ring ds, Ring given,
-                                       Ring written, Ring last, const Note* notes, float* sums) {
-  const int thread = threadIdx.x % kGroup;
-#pragma unroll 1
-  for (; count > 0; --count) {
-    float d[32];
-    memory.own.wait_filled();
-    ds.wait_filled();
-    const uint64_t rows = hopper::matrix_at(ds.stage(), 16, 1024);
-    const uint64_t keys = hopper::matrix_at(memory.own.stage(), 16, 1024);
-    hopper::products_begin();
-#pragma unroll
-    for (int k = 0; k < 8; ++k) hopper::product<true>(d, rows + 128 * k, keys + 128 * k, k > 0);
-    hopper::products_commit();
-    hopper::products_wait<0>();
-    arrive_warp(ds.empty + ds.at * 8);
-    ds.advance();
-    given.wait_filled();
-    const Note note = notes[given.at];
-    const int flags = note.flags;
-    if ((flags & Note::kFirst) == 0) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float4 f = shared_float4(given.stage() + (i * kGroup + thread) * 16);
-        d[4 * i] += f.x, d[4 * i + 1] += f.y, d[4 * i + 2] += f.z, d[4 * i + 3] += f.w;
-      }
-    }
-    // The place is given back at once, for the sums of the tile after next, behind a fence: the copy engine's writes
-    // must not overtake these reads.
-    hopper::fence_for_copies();
-    arrive_warp(given.empty + given.at * 8);
-    given.advance();
-    if ((flags & Note::kFinal) == 0) {
-      float4* to = reinterpret_cast<float4*>(sums) + static_cast<int64_t>(note.tile) * (kSums / 16) + thread;
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        __stcg(to + i * kGroup, make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]));
-    } else {
-      const Lane lane;
-      const uint32_t place = last.stage();
-      last.wait_filled();
-      if (turned) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-          turn_back(d, i, shared_float4(place + kTile64 + OrderedAngles::index(lane.warp, i, lane.lane) * 16));
-      }
-      store_rows(place, d, lane, scale, scale);
-      hopper::fence_for_copies();
-      arrive_warp(last.empty);
-      last.advance();
-    }
-    written.wait_empty();
-    arrive_warp(written.filled());
-    written.advance();
-    if ((flags & Note::kLastOfKeys) != 0) {
-      arrive_warp(memory.own.empty + memory.own.at * 8);
-      memory.own.advance();
-    }
-  }
-}
-
-__global__ void __launch_bounds__(kRoles, 1)
-    at_once_kernel(const Shape shape, const __grid_constant__ ColumnMaps maps, const __grid_constant__ CUtensorMap g_q,
-                   const float* log_sums, const float* dots, const OrderedAngles angles, float* sums, int* added) {
-  extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
-  const uint32_t base = hopper::shared_address(dynamic_bytes), barriers = base + kBarriersAt;
-  const Ring ds{barriers, barriers + 16, base, kDs, 2}, given{barriers + 32, barriers + 48, base + kSumsAt, kSums, 2};
-  const Ring written{barriers + 64, barriers + 80, 0, 0, 2};
-  // Of complete queries: full when the place is free and the angles behind it are here, empty when the results are
-  // there.
-  const Ring last{barriers + 96, barriers + 104, base + kQueriesAt, kTile64 + kAngles, 1};
-  if (threadIdx.x == 0) {
-    hopper::barrier_init(last.full, 1), hopper::barrier_init(last.empty, kWarps);
-    for (int i = 0; i < 16; i += 8) {
-      hopper::barrier_init(ds.full + i, 2 * kWarps), hopper::barrier_init(ds.empty + i, kWarps);
-      hopper::barrier_init(given.full + i, 1), hopper::barrier_init(given.empty + i, kWarps);
-      hopper::barrier_init(written.full + i, kWarps), hopper::barrier_init(written.empty + i, 1);
-    }
-  }
-  const Walk walk(shape);
-  const int count = walk.share().write_turns(walk.member(), dynamic_bytes + kTurnsAt) * walk.heads();
-  const uint32_t turns = base + kTurnsAt;
-  Note* notes = reinterpret_cast<Note*>(dynamic_bytes + kNotesAt);
-  Memory memory(base + kMemoryAt, 2 * kTile128, kColumnStage, kStages, 2 + kWarps);
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
-  if (group == 0) {
-    hopper::leave_registers<24>();
-    if (threadIdx.x == 0) feed_columns<true, Walk>(shape, maps, log_sums, dots, memory);
-    if (threadIdx.x == 32) fetch_sums(shape, turns, sums, added, given, notes);
-    if (threadIdx.x == 64) publish(shape, turns, added, written);
-    if (threadIdx.x == 96) finish_queries(shape, turns, angles, g_q, last);
-  } else if (group == 3) {
-    hopper::leave_registers<72>();
-    add_up(count, shape.scale, angles.on(), memory, ds, given, written, last, notes, sums);
-  } else {
-    hopper::take_registers<208>();
-    Shared sink{ds, base + kKeysAt, group - 1, base + (group - 1) * kTile64};
-    differentiate_columns<true, Walk>(shape, maps, memory, angles, group - 1, sink);
-  }
-}
-
-}  // namespace
 
 cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream) {
   ColumnMaps maps;
@@ -175,9 +8,18 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   if (!maps.make(call) || !make_boxes(&g_q, call.g_q, call.heads, call, 64)) return cudaErrorInvalidValue;
   Shape shape = shape_of(call);
   shape.team = plan.team;
-  const uint32_t bytes = kTurnsAt + plan.turns();
+  const bool normed = call.rho != nullptr;
+  if (normed && call.cos == nullptr) return cudaErrorInvalidValue;
+  const auto kernel = normed ? at_once::kernel<true> : at_once::kernel<false>;
+  const uint32_t norms_at = (at_once::kTurnsAt + plan.turns() + 15) / 16 * 16;
+  const uint32_t bytes = normed ? norms_at + NormMemory::kBytes : at_once::kTurnsAt + plan.turns();
+  const auto gain = [&](int i) { return static_cast<const bfloat*>(call.gain[i]); };
+  HeadNorms norms{{gain(0), gain(1), gain(2)}, call.rho, call.gain_partial, {}, {}};
+  if (normed && (!make_boxes(&norms.q, call.raw_q, call.heads, call, 64) ||
+                 !make_boxes(&norms.k, call.raw_k, call.heads, call, 64)))
+    return cudaErrorInvalidValue;
   if (const cudaError_t e =
-          cudaFuncSetAttribute(at_once_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
       e != cudaSuccess)
     return e;
   cudaLaunchAttribute together{};  // thread blocks wait for each other
@@ -185,14 +27,14 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   together.val.cooperative = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(plan.rows * plan.team));
-  config.blockDim = dim3(kRoles);
+  config.blockDim = dim3(at_once::kRoles);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
   config.attrs = &together;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, at_once_kernel, shape, maps, g_q, static_cast<const float*>(call.log_sums),
+  return cudaLaunchKernelEx(&config, kernel, shape, maps, g_q, static_cast<const float*>(call.log_sums),
                             static_cast<const float*>(call.dots), OrderedAngles{plan.angles(call)}, plan.sums(call),
-                            plan.added(call));
+                            plan.added(call), norms, norms_at);
 }
 
 }  // namespace siamese::kernels::attention

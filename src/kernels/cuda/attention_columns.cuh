@@ -54,7 +54,8 @@ __device__ __forceinline__ void feed_columns(const Shape& s, const ColumnMaps& m
 
 /// `sink` keeps dSᵀ of a tile of queries for the product with Q, a turn later: take(dS), or nothing() where no query of
 /// the tile looks at these 64 keys; times_queries() starts the product, hold() is past it. It says where g_K may be
-/// put.
+/// put; begin() when what was there has left. Where kNormed, it takes g_K and g_V through the norms of k and v, with
+/// the ρ of these rows.
 template <bool causal, class Items, class Angles, class Sink>
 __device__ __forceinline__ void differentiate_columns(const Shape& shape, const ColumnMaps& maps, Memory& memory,
                                                       const Angles& angles, int mine, Sink& sink) {
@@ -70,6 +71,7 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
     load_rows(k, own, lane);
     load_rows(v, own + kTile128, lane);
     if (sent) has_left(memory, memory.own.at ^ 1);  // by now it has
+    sink.begin(item, item.block * kOwned + mine * 64);
     // Each turn: Sᵀ and V·Gᵀ of this tile, and Pᵀ·G and dSᵀ·Q of the last one: at first anything, which the second turn
     // does not add to. (Keys without any tile of queries lie past the end.)
     uint32_t last_q = own, last_g = own + kTile128;
@@ -99,7 +101,7 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
       turns.end();
       float2 shift[8];
 #pragma unroll
-      for (int j = 0; j < 8; ++j) shift[j] = numbers_at(numbers + 32 * j);
+      for (int j = 0; j < 8; ++j) shift[j] = hopper::shared_float2(numbers + 32 * j);
       hopper::products_wait<3>();
 #pragma unroll
       for (int c = 0; c < 32; ++c)
@@ -111,7 +113,7 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
       }
       float2 dot[8];
 #pragma unroll
-      for (int j = 0; j < 8; ++j) dot[j] = numbers_at(numbers + kNumbers + 32 * j);
+      for (int j = 0; j < 8; ++j) dot[j] = hopper::shared_float2(numbers + kNumbers + 32 * j);
       hopper::products_wait<2>();
 #pragma unroll
       for (int c = 0; c < 32; ++c) dp[c] = s[c] * (dp[c] - ((c & 1) ? dot[c / 4].y : dot[c / 4].x));
@@ -125,6 +127,7 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
       ring.advance();
     }
     const int row = item.block * kOwned + mine * 64;
+    const auto rho = sink.rho(item, row + lane.row);
     turns.begin();
     times<4>(g_v, p, last_g, turn > 1);
     sink.times_queries(g_k, last_q, turn > 1);
@@ -135,15 +138,21 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
     sink.hold();
     if (stage >= 0) ring.release(stage);
     const uint32_t place = sink.place_of_keys(own);
-    if (angles.on()) {
-      float4 turn_by[8];
-      angles.load(turn_by, lane, row);
-      store_rows(own + kTile128, g_v, lane, 1.f, 1.f);  // while they come
-      turn_back(g_k, turn_by);
-    } else {
+    if constexpr (Sink::kNormed) {
+      sink.through_norms(g_k, g_v, v, rho, angles, row);
       store_rows(own + kTile128, g_v, lane, 1.f, 1.f);
+      store_rows(place, g_k, lane, 1.f, 1.f);
+    } else {
+      if (angles.on()) {
+        float4 turn_by[8];
+        angles.load(turn_by, lane, row);
+        store_rows(own + kTile128, g_v, lane, 1.f, 1.f);  // while they come
+        turn_back(g_k, turn_by);
+      } else {
+        store_rows(own + kTile128, g_v, lane, 1.f, 1.f);
+      }
+      store_rows(place, g_k, lane, shape.scale, shape.scale);
     }
-    store_rows(place, g_k, lane, shape.scale, shape.scale);
     send_off(mine, [&] {
       hopper::store_box(maps.g_k, place, item.head * kHead, row, item.batch);
       hopper::store_box(maps.g_v, own + kTile128, item.head * kHead, row, item.batch);

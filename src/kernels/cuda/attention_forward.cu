@@ -149,7 +149,7 @@ __device__ __forceinline__ void attend(const Shape& shape, const Maps& maps, Mem
 template <bool causal>
 __global__ void __launch_bounds__(kThreads, 1)
     forward_kernel(const Shape shape, const __grid_constant__ Maps maps, float* log_sums) {
-  extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
+  SIAMESE_DYNAMIC_MEMORY(dynamic_bytes);
   Memory memory(hopper::shared_address(dynamic_bytes), kTile128, kTile128, kStages);
   in_roles([&] { feed<causal>(shape, maps, memory); },
            [&](int mine) { attend<causal>(shape, maps, memory, log_sums, mine); });

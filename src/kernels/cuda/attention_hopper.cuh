@@ -169,6 +169,10 @@ struct Lane {
   __device__ uint32_t matrix(uint32_t tile, int j) const {
     return tile + (warp * 16 + (lane & 15)) * 128 + (((j + (lane >> 4)) ^ (lane & 7)) << 4);
   }
+  /// The same for columns 8j … 8j + 7 and those 32 further on.
+  __device__ uint32_t matrix_pair(uint32_t tile, int j) const {
+    return tile + (warp * 16 + (lane & 15)) * 128 + (((j + (lane >> 4) * 4) ^ (lane & 7)) << 4);
+  }
 };
 
 /// 64 rows of a tile as the first operand of four products.
@@ -247,18 +251,14 @@ struct OrderedAngles {
   static constexpr int kTile = 4 * 8 * 32;  // numbers of 64 rows
   __device__ static int index(int rows16, int at, int lane) { return (rows16 * 8 + at) * 32 + lane; }
   __device__ bool on() const { return all != nullptr; }
+  __device__ float4 of(const Lane& lane, int row, int at) const {
+    return all[index(row / 16 + lane.warp, at, lane.lane)];
+  }
   __device__ void load(float4 (&angles)[8], const Lane& lane, int row) const {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) angles[i] = all[index(row / 16 + lane.warp, i, lane.lane)];
+    for (int i = 0; i < 8; ++i) angles[i] = of(lane, row, i);
   }
 };
-
-/// Two neighbouring numbers in shared memory.
-__device__ __forceinline__ float2 numbers_at(uint32_t address) {
-  float2 f;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(f.x), "=f"(f.y) : "r"(address));
-  return f;
-}
 
 // In attention_launch.cu:
 /// A tensor as boxes of `box_rows` rows of one head.

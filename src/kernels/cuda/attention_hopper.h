@@ -31,6 +31,11 @@ struct AttentionCuda {
   const float* natural = nullptr;  // [batch, heads, length], base e, if another library's: log_sums from them
   const float *cos = nullptr, *sin = nullptr;  // [length, 32]: g_q and g_k are turned back by these angles, if given
   void* scratch = nullptr;                     // attention_scratch() bytes, at a multiple of 16
+  // In one pass alone: q, k, v are R(γ·ρ·x), and their gradients are those of x (attention_norms.cuh).
+  AttentionTensor raw_q, raw_k;   // x
+  const void* gain[3] = {};       // of q, k, v, [64] bf16
+  const float* rho = nullptr;     // [3·heads, batch·length]
+  float* gain_partial = nullptr;  // [attention_gain_parts(), 3, 64]: sums of the gains' gradients
 };
 
 /// Rows of log_sums and dots: length up to a multiple of 128.

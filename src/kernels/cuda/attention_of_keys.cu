@@ -24,7 +24,11 @@ struct Items {
 
 /// dS stays in registers; g_K lies over the keys.
 struct Registers {
+  static constexpr bool kNormed = false;
   uint32_t ds[16] = {};
+
+  __device__ void begin(const Items&, int) const {}
+  __device__ bool rho(const Items&, int) const { return false; }
 
   __device__ void take(const float (&values)[32]) {
     hold();
@@ -40,7 +44,7 @@ template <bool causal>
 __global__ void __launch_bounds__(kThreads, 1)
     of_keys_kernel(const Shape shape, const __grid_constant__ ColumnMaps maps, const float* log_sums, const float* dots,
                    const float* cos, const float* sin) {
-  extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
+  SIAMESE_DYNAMIC_MEMORY(dynamic_bytes);
   Memory memory(hopper::shared_address(dynamic_bytes), 2 * kTile128, kColumnStage, kStages);
   in_roles([&] { feed_columns<causal, Items>(shape, maps, log_sums, dots, memory); },
            [&](int mine) {

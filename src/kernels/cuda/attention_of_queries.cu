@@ -118,7 +118,7 @@ template <bool causal>
 __global__ void __launch_bounds__(kThreads, 1)
     of_queries_kernel(const Shape shape, const __grid_constant__ Maps maps, const float* log_sums, const float* dots,
                       const float* cos, const float* sin) {
-  extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
+  SIAMESE_DYNAMIC_MEMORY(dynamic_bytes);
   Memory memory(hopper::shared_address(dynamic_bytes), 2 * kTile128, 2 * kTile128, kStages);
   in_roles([&] { feed<causal>(shape, maps, memory); },
            [&](int mine) { differentiate<causal>(shape, maps, memory, log_sums, dots, cos, sin, mine); });

@@ -103,8 +103,7 @@ __device__ __forceinline__ void walk_tiles(const Shape& s, uint32_t turns, const
     const int first = 2 * item.block;
 #pragma unroll 1
     for (int n = first, t = item.start(first); n < tiles; ++n, t = tile_after(t, first, tiles)) {
-      int turn;
-      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(turn) : "r"(turns + item.place + n - first));
+      const int turn = hopper::shared_byte(turns + item.place + n - first);
       do_tile(item, t, turn, n + 1 == tiles);
     }
   }

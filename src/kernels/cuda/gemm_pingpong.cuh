@@ -4,8 +4,6 @@
 // finishes its tile. Two blocks, a cluster, have the same columns: each brings half of B, to both.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/hopper_product192.cuh"
@@ -15,10 +13,6 @@ namespace siamese::kernels {
 constexpr int kGroup = 128, kPingpongThreads = 3 * kGroup;  // a warpgroup; the one that feeds and two that compute
 constexpr int kTileM = 128, kDepth = 64;                    // rows of a tile; columns of k at a time
 constexpr uint32_t kBytesA = kTileM * kDepth * 2;
-
-// The two values that hopper::pack put together.
-__device__ __forceinline__ float low(uint32_t both) { return __uint_as_float(both << 16); }
-__device__ __forceinline__ float high(uint32_t both) { return __uint_as_float(both & 0xffff0000U); }
 
 struct PingpongShape {
   int pairs_m, tiles_n;  // a cluster takes two tiles, one below the other
@@ -116,7 +110,7 @@ template <class Epilogue>
 __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
     pingpong_kernel(const PingpongShape s, const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                     const __grid_constant__ typename Epilogue::Maps maps) {
-  extern __shared__ __align__(1024) uint8_t dynamic_bytes[];
+  SIAMESE_DYNAMIC_MEMORY(dynamic_bytes);
   const PingpongMemory<Epilogue> memory{hopper::shared_address(dynamic_bytes)};
   // The same for a warp, which the compiler sees only so: it then counts stages once a warp instead of once a lane.
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
@@ -131,6 +125,7 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
     hopper::prefetch_map(a);
     hopper::prefetch_map(b);
   }
+  Epilogue::prepare(maps, memory);
   cluster_barrier();
   const int tiles = s.pairs_m * s.tiles_n, first = blockIdx.x / 2, stride = gridDim.x / 2;
   if (group == 0) {
@@ -147,6 +142,11 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
     int number = mine;
     for (int t = first + mine * stride; t < tiles; t += 2 * stride, number += 2) {
       float c[2][Epilogue::kTileN / 2];
+      // Products read c even where they do not add to it: without this its registers are never free for an epilogue.
+      if constexpr (Epilogue::kNeedsRegisters) {
+#pragma unroll
+        for (int i = 0; i < Epilogue::kTileN; ++i) c[i % 2][i / 2] = 0.f;
+      }
       hopper::named_sync(1 + mine, 2 * kGroup);
       pingpong_multiply(c, memory, number * s.depth_steps, s.depth_steps, 2 - mine);
       Epilogue::finish(c, PingpongTile(s, rank, t), maps, memory, number, mine);

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 
+/// The block's dynamic shared memory, bytes. Not a function: addresses cost registers where the compiler sees a pointer.
+#define SIAMESE_DYNAMIC_MEMORY(name) extern __shared__ __align__(1024) uint8_t name[]
+
 namespace siamese::kernels::hopper {
 
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
@@ -166,5 +169,8 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
 }
+// The two values that pack() put together.
+__device__ __forceinline__ float low(uint32_t both) { return __uint_as_float(both << 16); }
+__device__ __forceinline__ float high(uint32_t both) { return __uint_as_float(both & 0xffff0000U); }
 
 }  // namespace siamese::kernels::hopper

@@ -1,5 +1,6 @@
 // More of Hopper's instructions (hopper.cuh), those of kernels whose warpgroups own 64 rows each and keep them in
-// registers: products with A in registers, boxes of tensors [batch, row, column], fragments.
+// registers: products with A in registers, boxes of tensors [batch, row, column], numbers in shared memory, words that
+// thread blocks tell each other.
 #pragma once
 
 #include "kernels/cuda/hopper.cuh"
@@ -69,6 +70,48 @@ __device__ __forceinline__ void product(float (&d)[32], uint64_t a, uint64_t b, 
 #undef SIAMESE_R16
 #undef SIAMESE_R4
 // clang-format on
+
+// Numbers in shared memory.
+__device__ __forceinline__ float shared_float(uint32_t address) {
+  float f;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(f) : "r"(address) : "memory");
+  return f;
+}
+__device__ __forceinline__ void put_shared(uint32_t address, float f) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(f) : "memory");
+}
+__device__ __forceinline__ float2 shared_float2(uint32_t address) {
+  float2 f;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(f.x), "=f"(f.y) : "r"(address));
+  return f;
+}
+__device__ __forceinline__ float4 shared_float4(uint32_t address) {
+  float4 f;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w)
+               : "r"(address)
+               : "memory");
+  return f;
+}
+__device__ __forceinline__ int shared_byte(uint32_t address) {
+  int v;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(address));
+  return v;
+}
+
+// Words in global memory between thread blocks: who reads one sees all that was written before it.
+__device__ __forceinline__ int read_acquire(const int* p) {
+  int v;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void write_release(int* p, int v) {
+  asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+/// Ordinary writes to global memory become visible to the copy engine.
+__device__ __forceinline__ void fence_for_copies_of_memory() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
 
 /// 2^x, 0 for -inf.
 __device__ __forceinline__ float exp2_fast(float x) {

@@ -26,10 +26,15 @@ struct LaneAngles {
   }
   /// [a·cos - b·sin, b·cos + a·sin] in row r. The product with the sine is rounded, as in qkv_rope.cu: the same bits.
   __device__ __forceinline__ void turn(uint32_t& a, uint32_t& b, int r) const {
-    const float a0 = low(a), a1 = high(a), b0 = low(b), b1 = high(b);
+    const float a0 = hopper::low(a), a1 = hopper::high(a), b0 = hopper::low(b), b1 = hopper::high(b);
     const float2 c = cos[r], s = sin[r];
     a = hopper::pack(__fmaf_rn(a0, c.x, -__fmul_rn(b0, s.x)), __fmaf_rn(a1, c.y, -__fmul_rn(b1, s.y)));
     b = hopper::pack(__fmaf_rn(b0, c.x, __fmul_rn(a0, s.x)), __fmaf_rn(b1, c.y, __fmul_rn(a1, s.y)));
+  }
+  /// a's two values, then b's.
+  __device__ __forceinline__ void turn(float4& y, int r) const {
+    const float2 c = cos[r], s = sin[r];
+    y = make_float4(y.x * c.x - y.z * s.x, y.y * c.y - y.w * s.y, y.z * c.x + y.x * s.x, y.w * c.y + y.y * s.y);
   }
 };
 
@@ -39,7 +44,7 @@ struct QkvRopeEpilogue {
   static constexpr int kHead = 64, kTileN = kHeads * kHead, kStages = kHeads == 3 ? 5 : 6, kBarriers = 0;
   static constexpr uint32_t kRow = kHead * 2, kPart = 64 * kRow;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kHeads * kPart;
-  static constexpr bool kColumnsFirst = false;
+  static constexpr bool kColumnsFirst = false, kNeedsRegisters = false;
   struct Maps {
     CUtensorMap out;
     RopeTable table;
@@ -53,6 +58,7 @@ struct QkvRopeEpilogue {
     hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, k, n * kTileN + half, 3);
   }
   static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
+  static __device__ void prepare(const Maps&, const Memory&) {}
 
   static __device__ __forceinline__ void finish(float (&c)[2][kTileN / 2], const PingpongTile& tile, const Maps& maps,
                                                 const Memory& memory, int, int mine) {

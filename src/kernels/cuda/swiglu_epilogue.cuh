@@ -14,7 +14,7 @@ struct ForwardEpilogue {
   static constexpr int kTileN = 176, kStages = 5, kBarriers = 0, kHalf = kTileN / 2, kChunks = kHalf / 8;
   static constexpr uint32_t kRow = kHalf * 2, kPart = 64 * kRow;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = 3 * kPart;
-  static constexpr bool kColumnsFirst = false;
+  static constexpr bool kColumnsFirst = false, kNeedsRegisters = false;
   struct Maps {
     CUtensorMap value, gate, h;
   };
@@ -25,6 +25,7 @@ struct ForwardEpilogue {
                                 uint32_t rank) {
     hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, k, static_cast<int>(rank) * s.half + n * kHalf, 3);
   }
+  static __device__ void prepare(const Maps&, const Memory&) {}
   static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
 
   static __device__ void store(uint32_t to, const uint32_t (&v)[4], int chunks) {
@@ -49,7 +50,7 @@ struct ForwardEpilogue {
           const int at = 4 * j + 2 * i;
           v[i] = hopper::pack(c[m][at], c[m][at + 1]);
           g[i] = hopper::pack(c[m][at + kHalf / 2], c[m][at + kHalf / 2 + 1]);
-          h[i] = hopper::pack(swiglu<true>(low(v[i]), low(g[i])), swiglu<true>(high(v[i]), high(g[i])));
+          h[i] = hopper::pack(swiglu<true>(hopper::low(v[i]), hopper::low(g[i])), swiglu<true>(hopper::high(v[i]), hopper::high(g[i])));
         }
         store(value + offset + 16 * j, v, chunks);
         store(gate + offset + 16 * j, g, chunks);
@@ -76,7 +77,7 @@ struct BackwardEpilogue {
   static constexpr int kTileN = 128, kStages = 4, kSlots = 4, kBarriers = 2 * kSlots, kColumns = kTileN / kSlots;
   static constexpr uint32_t kRow = kColumns * 2, kPart = kTileM * kRow, kSlot = 3 * kPart;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kSlots * kSlot;
-  static constexpr bool kColumnsFirst = true;
+  static constexpr bool kColumnsFirst = true, kNeedsRegisters = false;
   struct Maps {
     CUtensorMap value, gate, g_value, g_gate, h;
   };
@@ -90,6 +91,7 @@ struct BackwardEpilogue {
   static __device__ uint32_t filled(const Memory& memory, int slot) { return memory.epilogue_barrier(slot); }
   static __device__ uint32_t read(const Memory& memory, int slot) { return memory.epilogue_barrier(kSlots + slot); }
 
+  static __device__ void prepare(const Maps&, const Memory&) {}
   static __device__ void feed(const PingpongShape& s, uint32_t rank, const Maps& maps, const Memory& memory) {
     uint32_t phase = 0;
     for (int t = blockIdx.x / 2; t < s.pairs_m * s.tiles_n; t += gridDim.x / 2, phase ^= 1) {
@@ -128,9 +130,9 @@ struct BackwardEpilogue {
           for (int i = 0; i < 4; ++i) {
             const float* gh = &c[m][slot * kColumns / 2 + 4 * j + 2 * i];
             const uint32_t rounded = hopper::pack(gh[0], gh[1]);
-            float v0 = low(v[i]), v1 = high(v[i]), g0 = low(g[i]), g1 = high(g[i]);
-            const float h0 = swiglu_backward<true>(v0, g0, low(rounded));
-            const float h1 = swiglu_backward<true>(v1, g1, high(rounded));
+            float v0 = hopper::low(v[i]), v1 = hopper::high(v[i]), g0 = hopper::low(g[i]), g1 = hopper::high(g[i]);
+            const float h0 = swiglu_backward<true>(v0, g0, hopper::low(rounded));
+            const float h1 = swiglu_backward<true>(v1, g1, hopper::high(rounded));
             v[i] = hopper::pack(v0, v1), g[i] = hopper::pack(g0, g1), h[i] = hopper::pack(h0, h1);
           }
           hopper::store_matrices(value + at, v[0], v[1], v[2], v[3]);

@@ -7,7 +7,7 @@ namespace siamese::kernels {
 
 inline void copy_async4(void* shared, const void* global) { std::memcpy(shared, global, 4); }
 inline void copy_async_arrive(uint32_t barrier) {
-  emulator::Arrivals& a = emulator::state.arrivals.at(barrier);
+  emulator::Arrivals& a = emulator::block().arrivals.at(barrier);
   --a.pending;
   a.check();
 }
@@ -15,8 +15,8 @@ inline void copy_bulk(uint32_t shared, const void* global, unsigned bytes, uint3
   if (bytes % 16 != 0 || shared % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0)
     throw std::logic_error("a bulk copy that is not aligned");
   if (shared + bytes > emulator::state.shared) throw std::logic_error("a bulk copy past the end of shared memory");
-  std::memcpy(emulator::tile_memory + shared, global, bytes);
-  emulator::Arrivals& a = emulator::state.arrivals.at(barrier);
+  std::memcpy(emulator::block().memory + shared, global, bytes);
+  emulator::Arrivals& a = emulator::block().arrivals.at(barrier);
   a.bytes -= bytes;
   a.check();
 }

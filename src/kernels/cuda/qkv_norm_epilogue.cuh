@@ -1,0 +1,134 @@
+// What the product of gemm_qkv_norm.h does with a finished tile, 128 tokens of three heads of 64: as it is the part of
+// q and k is kept, x; normed, and q and k turned, all of it goes to attention, y = R(γ·ρ·x); ρ is kept. A row of a head
+// lies in the four lanes of a quad (qkv_rope_epilogue.cuh).
+#pragma once
+
+#include "kernels/cuda/head_gain.cuh"
+#include "kernels/cuda/hopper_rows.cuh"
+#include "kernels/cuda/qkv_rope_epilogue.cuh"
+
+namespace siamese::kernels {
+
+/// Both results are staged one after the other in one place, 64 rows at a time.
+struct QkvNormEpilogue {
+  static constexpr int kHeads = 3, kHead = 64, kTileN = kHeads * kHead, kStages = 5, kBarriers = 0;
+  static constexpr uint32_t kRow = kHead * 2, kPart = 64 * kRow, kGainsAt = kHeads * kPart;
+  static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kGainsAt + 3 * kHead * 4;
+  static constexpr bool kColumnsFirst = false, kNeedsRegisters = true;
+  struct Maps {
+    CUtensorMap out, raw;  // y [m, all heads], x [m, heads of q and k]
+    RopeTable table;
+    const bfloat* gain[3];  // of q, k, v
+    float* rho;             // [all heads, m]
+    int queries, tokens;    // heads of q; m
+    float eps;
+  };
+  using Memory = PingpongMemory<QkvNormEpilogue>;
+
+  /// By all threads, before they meet.
+  static __device__ void prepare(const Maps& maps, const Memory& memory) {
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int part = 0; part < 3; ++part)
+      if (thread / kHead == part)
+        hopper::put_shared(memory.epilogue() + kGainsAt + thread * 4, head_gain(maps.gain[part][thread % kHead]));
+  }
+  static __device__ void feed_b(const PingpongShape& s, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
+                                uint32_t rank) {
+    QkvRopeEpilogue<kHeads>::feed_b(s, b, to, full, n, k, rank);
+  }
+  static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
+
+  /// What the warpgroup has staged of heads below `heads` leaves.
+  static __device__ __forceinline__ void send(const CUtensorMap& to, const Memory& memory, int head, int heads, int row,
+                                              int mine) {
+    hopper::fence_for_copies();
+    hopper::named_sync(5 + mine, kGroup);
+    if (threadIdx.x % kGroup != 0) return;
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h)
+      if (head + h < heads) hopper::store_box(to, memory.epilogue() + h * kPart, (head + h) * kHead, row);
+    hopper::store_commit();
+    hopper::store_wait_read<0>();
+  }
+
+  static __device__ __forceinline__ float squares(uint32_t both) {
+    return hopper::low(both) * hopper::low(both) + hopper::high(both) * hopper::high(both);
+  }
+  static __device__ __forceinline__ void finish(float (&c)[2][kTileN / 2], const PingpongTile& tile, const Maps& maps,
+                                                const Memory& memory, int, int mine) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x % kGroup / 32;
+    const uint32_t to = memory.epilogue() + (warp * 16 + (lane & 15)) * kRow, column = (lane >> 4) * 4;
+    const int head = tile.n * kHeads, row = tile.row + static_cast<int>(warp * 16 + lane / 4);
+    const RopeTable& table = maps.table;
+    const auto place = [&](int h, int j) { return to + h * kPart + (((j + column) ^ (lane & 7)) << 4); };
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      // The other group's rows, or this one's first ones, have been read.
+      m == 0 ? hopper::named_sync(3 + mine, 2 * kGroup) : hopper::named_sync(5 + mine, kGroup);
+      // Rounded before it is normed, as the product followed by qkv_rope.h. It stays where it is staged until it is
+      // normed: registers would not suffice.
+      float rho[kHeads][2];
+#pragma unroll
+      for (int h = 0; h < kHeads; ++h) {
+        rho[h][0] = rho[h][1] = 0.f;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float *ca = &c[m][32 * h + 4 * j], *cb = ca + 16;
+          uint32_t a[2], b[2];
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            a[r] = hopper::pack(ca[2 * r], ca[2 * r + 1]), b[r] = hopper::pack(cb[2 * r], cb[2 * r + 1]);
+            rho[h][r] += squares(a[r]) + squares(b[r]);
+          }
+          hopper::store_matrices(place(h, j), a[0], a[1], b[0], b[1]);
+        }
+      }
+      send(maps.raw, memory, head, table.heads, tile.row + 64 * m, mine);
+#pragma unroll
+      for (int h = 0; h < kHeads; ++h)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          float sum = rho[h][r];
+          sum += __shfl_xor_sync(0xffffffffU, sum, 1);
+          sum += __shfl_xor_sync(0xffffffffU, sum, 2);
+          rho[h][r] = rsqrtf(sum * (1.f / kHead) + maps.eps);
+          const int token = row + 64 * m + 8 * r;
+          if ((lane & 3) == 0 && token < maps.tokens && head + h < table.heads + (table.heads - maps.queries))
+            maps.rho[static_cast<int64_t>(head + h) * maps.tokens + token] = rho[h][r];
+        }
+      int at[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) at[r] = (row + 64 * m + 8 * r) % table.length * 32 + static_cast<int>(lane & 3) * 2;
+      LaneAngles angles, next;
+      const bool turns = head < table.heads;
+      if (turns) angles.load(table, at, 0);
+      hopper::named_sync(5 + mine, kGroup);  // x has been read
+#pragma unroll
+      for (int j = 0; j < 4; ++j, angles = next) {
+        if (turns && j < 3) next.load(table, at, j + 1);
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          const int part = head + h < maps.queries ? 0 : head + h < table.heads ? 1 : 2;
+          const uint32_t gains = memory.epilogue() + kGainsAt + (part * kHead + 8 * j + (lane & 3) * 2) * 4;
+          const float2 of_a = hopper::shared_float2(gains), of_b = hopper::shared_float2(gains + 128);
+          uint32_t a[2], b[2];
+          hopper::load_matrices(place(h, j), a[0], a[1], b[0], b[1]);
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const float f = rho[h][r];
+            float4 y = make_float4(hopper::low(a[r]) * f * of_a.x, hopper::high(a[r]) * f * of_a.y,
+                                   hopper::low(b[r]) * f * of_b.x, hopper::high(b[r]) * f * of_b.y);
+            if (head + h < table.heads) angles.turn(y, r);
+            a[r] = hopper::pack(y.x, y.y), b[r] = hopper::pack(y.z, y.w);
+          }
+          hopper::store_matrices(place(h, j), a[0], a[1], b[0], b[1]);
+        }
+      }
+      send(maps.out, memory, head, INT32_MAX, tile.row + 64 * m, mine);
+    }
+    hopper::named_arrive(4 - mine, 2 * kGroup);
+  }
+};
+
+}  // namespace siamese::kernels
