@@ -181,6 +181,8 @@ class Opcheck(unittest.TestCase):
             self.check(torch.ops.siamese.gemm_swiglu.default, (leaf(5, 8), leaf(32, 8)))
             angle = torch.randn(3, 8, device=device)
             self.check(torch.ops.siamese.gemm_qkv_rope.default, (leaf(6, 8), leaf(64, 8), angle.cos(), angle.sin(), 2, 1, 3))
+            gains = [leaf(16) for _ in range(3)]
+            self.check(torch.ops.siamese.gemm_qkv_norm.default, (leaf(6, 8), leaf(64, 8), gains, angle.cos(), angle.sin(), 1e-5, 2, 1, 3))
 
     def test_attention(self):
         for device in DEVICES:
@@ -190,6 +192,10 @@ class Opcheck(unittest.TestCase):
             qkv = torch.randn(2, 9, 8, 64, device=device, dtype=dtype, requires_grad=True)
             for causal in (True, False):
                 self.check(torch.ops.siamese.attention.default, (qkv, 4, 2, causal))
+            make = lambda *size: torch.randn(*size, device=device, dtype=dtype)
+            qkv, g, table, rho = make(2, 9, 6, 64), make(2, 9, 2, 64), torch.randn(9, 32, device=device), torch.rand(6, 18, device=device)
+            args = g, qkv, *torch.ops.siamese.attention(qkv, 2, 2), False, table, table, [make(64) for _ in range(3)], make(18, 256), rho
+            torch.library.opcheck(torch.ops.siamese.attention_norms_backward.default, args, test_utils=("test_schema", "test_faketensor"))
 
     def test_embedding(self):
         for device in DEVICES:

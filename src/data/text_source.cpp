@@ -59,7 +59,7 @@ class TextSource final : public Source {
   void sample(int64_t index, std::span<int64_t> out) const override {
     if (chunks_ == 0) fail("{}: opened for validation, has no training samples", file_);
     check_request(index, std::numeric_limits<int64_t>::max(), out, length_);
-    const Turn turn = training_turn(index, chunks_, seed_, shuffle_);
+    const TrainingTurn turn = training_turn(index, chunks_, seed_, shuffle_);
     copy(shift(turn.epoch) + turn.chunk * length_, out);
   }
 

@@ -26,7 +26,7 @@ Window Windows::operator[](int64_t index) const {
   return {file, begin, std::min(length_ + 1, range.end - begin)};
 }
 
-Turn training_turn(int64_t index, int64_t chunks, uint64_t seed, bool shuffle) {
+TrainingTurn training_turn(int64_t index, int64_t chunks, uint64_t seed, bool shuffle) {
   const int64_t epoch = index / chunks, place = index % chunks;
   if (!shuffle) return {epoch, place};
   const RandomKey key(seed, static_cast<uint64_t>(epoch), kDataOrder);

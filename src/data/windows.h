@@ -39,10 +39,10 @@ class Windows {
 
 /// Where training sample `index` falls when an epoch has `chunks` chunks: each once an epoch, in an order of its own
 /// for every epoch if shuffled.
-struct Turn {
+struct TrainingTurn {
   int64_t epoch, chunk;
 };
-Turn training_turn(int64_t index, int64_t chunks, uint64_t seed, bool shuffle);
+TrainingTurn training_turn(int64_t index, int64_t chunks, uint64_t seed, bool shuffle);
 
 /// First id of the validation tail of `count` ids: the last 5 %, but at least `least`.
 int64_t validation_begin(int64_t count, int64_t least);

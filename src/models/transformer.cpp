@@ -101,11 +101,11 @@ Streams Transformer::sublayer(const Block& block, const Site& site, Streams stre
   const FeedForward& f = block.feed_forward;
   modulation.swiglu = !site.attention() && !mixed && f.rebuild && f.fused && f.activation == Activation::swiglu;
   const size_t first = site.attention() ? 0 : 3;
-  if (site.attention()) modulation.turn = block.attention.turn(streams.s[0].size(1), forward);
+  if (site.attention()) modulation.turn = block.attention.turn(streams.s[0].size(0), streams.s[0].size(1), forward);
   if (conditioned_) modulation.shift = modulated[first], modulation.scale = modulated[first + 1];
   Read read = scheme_->read(std::move(streams), site, modulation);
   Update update;
-  update.r = site.attention() ? block.attention(read.input, forward, modulation.turn.cos.defined())
+  update.r = site.attention() ? block.attention(read.input, forward, modulation.turn)
              : mixed          ? block.mixture(read.input, forward)
                               : f(read.input, read.activated);
   if (conditioned_) update.gate = modulated[first + 2];

@@ -38,21 +38,26 @@ bool Attention::packs_both_ways(const at::Tensor& projected, const Forward& forw
          own_attention_fits(head_dim, projected.device());
 }
 
-Turn Attention::turn(int64_t length, const Forward& forward) const {
-  const AttentionCore core{heads, kv_heads, head_dim, {}, {}, {}, {}, 0};
-  if (q_norm.on || k_norm.on || v_norm.on || qkv.bias.defined() || !takes_packed(forward) ||
-      !attention_core_fits(qkv.weight, core))
+Turn Attention::turn(int64_t batch, int64_t length, const Forward& forward) const {
+  const AttentionCore core{heads, kv_heads, head_dim, {q_norm, k_norm, v_norm}, {}, {}, forward.document_ends, 0};
+  const bool normed = q_norm.on || k_norm.on || v_norm.on;
+  if (qkv.bias.defined() || !takes_packed(forward) || !attention_core_fits(qkv.weight, core) ||
+      (normed && !attention_takes_normed(batch, length, core, qkv.weight)))
     return {};
   const auto [cos, sin] = rope->angles(length, qkv.weight);
-  return {cos, sin, heads, kv_heads};
+  if (!normed) return {cos, sin, heads, kv_heads};
+  return {
+      cos, sin, heads, kv_heads, {q_norm.gain, k_norm.gain, v_norm.gain}, q_norm.eps, std::make_shared<KeptHeads>()};
 }
 
-at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& forward, bool turned) const {
+at::Tensor Attention::operator()(const at::Tensor& projected, const Forward& forward, const Turn& turn) const {
   const int64_t b = projected.size(0), t = projected.size(1);
+  const bool turned = turn.cos.defined();
   if (takes_packed(forward)) {
     AttentionCore core{
         heads, kv_heads, head_dim, {q_norm, k_norm, v_norm}, {}, {}, forward.document_ends, forward.longest_document,
         turned};
+    if (turn.kept) core.kept = *turn.kept;
     if (attention_core_fits(projected, core)) {
       std::tie(core.cos, core.sin) = rope->angles(t, projected);
       return out(attention_core(projected, core));

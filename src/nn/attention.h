@@ -21,11 +21,12 @@ struct Attention {
   bool whole_projection = false;  // which; a norm without a gain does not tell
   const Rope* rope = nullptr;     // none: every token sees every token
 
-  /// From the projection qkv(h) [B, T, (heads + 2 kv heads) · head_dim] to the output [B, T, d]; `turned`: by `turn`.
-  at::Tensor operator()(const at::Tensor& projected, const Forward& forward, bool turned = false) const;
+  /// From the projection qkv(h) [B, T, (heads + 2 kv heads) · head_dim] to the output [B, T, d]; `turn`: what it came
+  /// with.
+  at::Tensor operator()(const at::Tensor& projected, const Forward& forward, const Turn& turn = {}) const;
 
-  /// The rotary positions that the product with `qkv` may bring along, where nothing else comes before attention.
-  Turn turn(int64_t length, const Forward& forward) const;
+  /// The rotary positions, and the norms before them, that the product with `qkv` may bring along for B x T tokens.
+  Turn turn(int64_t batch, int64_t length, const Forward& forward) const;
 
  private:
   /// Whether attention takes the packed projection as it is, where kernels can.

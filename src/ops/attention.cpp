@@ -2,6 +2,7 @@
 
 #include "ops/attention_choice.h"
 #include "ops/attention_library.h"
+#include "ops/attention_norms.h"
 #include "ops/gpu_tools.h"
 #include "ops/own_attention.h"
 #include "ops/qkv_rope.h"
@@ -22,7 +23,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     at::AutoDispatchBelowADInplaceOrView guard;
     const int64_t all = core.heads + 2 * core.kv_heads;
     const Tensor raw = qkv.view({qkv.size(0), qkv.size(1), all, core.head_dim});
-    const bool normed = qkv_flags(core) != 0;
+    const bool normed = qkv_flags(core) != 0 && !core.kept.rho.defined();
     const Tensor packed = normed ? at::empty_like(raw) : raw;
     if (!core.turned) qkv_rope_out(packed, raw, core);
     const Heads h = heads_of(packed, core.heads, core.kv_heads);
@@ -34,7 +35,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     }
     ctx->save_for_backward({packed, normed ? raw : Tensor(), a.out, a.log_sums, a.seed, a.offset, core.ends, core.cos,
                             core.sin, core.norm[0].gain, core.norm[1].gain, core.norm[2].gain, core.norm[0].bias,
-                            core.norm[1].bias, core.norm[2].bias});
+                            core.norm[1].bias, core.norm[2].bias, core.kept.raw, core.kept.rho});
     ctx->saved_data["sizes"] = std::vector<int64_t>{core.heads,
                                                     core.kv_heads,
                                                     core.head_dim,
@@ -63,6 +64,12 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const Heads h = heads_of(packed, core.heads, core.kv_heads);
     const Attended a{s[2], s[3], s[4], s[5]};
     const Tensor g = grads[0].reshape(h.q.sizes());
+    if (s[16].defined()) {
+      const auto [g_projection, g_gains] = attention_norms_backward(
+          g.contiguous(), packed, a.out, a.log_sums, sizes[4] != kOwn,
+          {core.cos, core.sin, {core.norm[0].gain, core.norm[1].gain, core.norm[2].gain}, s[15], s[16]});
+      return {g_projection.flatten(2), Tensor(), Tensor(), Tensor(), g_gains[0], g_gains[1], g_gains[2]};
+    }
     const bool normed = s[1].defined();
     Heads gh;
     if (sizes[7] != 0) {
@@ -111,6 +118,18 @@ bool attention_core_fits(const Tensor& qkv, const AttentionCore& core) {
   return d >= 16 && d <= 256 && (d & (d - 1)) == 0;
 }
 
+bool attention_takes_normed(int64_t batch, int64_t length, const AttentionCore& core, const Tensor& weight) {
+  const at::Device device = weight.device();
+  if (!norms_inside() || core.ends.defined() || !own_attention_fits(core.head_dim, device)) return false;
+  for (const Norm& n : core.norm)
+    if (!n.on || n.kind != NormKind::rms || n.eps != core.norm[0].eps || !n.gain.defined() || n.bias.defined() ||
+        n.gain.scalar_type() != at::kBFloat16)
+      return false;
+  return gpu_tools()->attention_norms_fit(batch, length, core.heads, core.kv_heads, weight.size(1)) &&
+         attention_choice({core.heads, core.kv_heads, core.head_dim}, device).own &&
+         attention_norms_right(core.heads, device);
+}
+
 Tensor attention_core(const Tensor& qkv, const AttentionCore& core) {
   std::vector<Tensor> affine;
   for (const Tensor& t : qkv_affine(core))
@@ -120,7 +139,7 @@ Tensor attention_core(const Tensor& qkv, const AttentionCore& core) {
   if (!core.ends.defined()) {
     const AttentionChoice& choice = attention_choice({core.heads, core.kv_heads, core.head_dim}, qkv.device());
     maker = choice.cudnn ? kCudnn : choice.own ? kOwn : kFlash;
-    own = choice.own && (maker == kOwn || own_backward_pays(qkv, core));
+    own = choice.own && (maker == kOwn || core.kept.rho.defined() || own_backward_pays(qkv, core));
   }
   return AttentionFunction::apply(qkv, core, maker, own, at::TensorList(affine));
 }

@@ -1,6 +1,7 @@
 #include "ops/gemm_qkv_rope.h"
 
-#include "ops/gemm.h"
+#include "ops/gemm_qkv_norm.h"
+#include "ops/product_backward.h"
 #include "ops/qkv_rope.h"
 
 namespace siamese {
@@ -19,15 +20,6 @@ AttentionCore core_of(const Tensor& cos, const Tensor& sin, int64_t heads, int64
 /// [m, (heads + 2 kv heads)·dim] as [m / length, length, heads + 2 kv heads, dim].
 Tensor by_heads(const Tensor& p, const AttentionCore& core, int64_t length) {
   return p.view({p.size(0) / length, length, core.heads + 2 * core.kv_heads, core.head_dim});
-}
-
-/// The gradients of x and W where y = x·Wᵀ has g, those that are wanted, among the inputs' `count`.
-variable_list product_backward(const torch::autograd::AutogradContext& ctx, const Tensor& g, const Tensor& x,
-                               const Tensor& weight, size_t count) {
-  variable_list result(count);
-  if (ctx.needs_input_grad(0)) result[0] = gemm(g, weight, false, false).view(x.sizes());
-  if (ctx.needs_input_grad(1)) result[1] = gemm(g, x.reshape({-1, x.size(-1)}), true, false);
-  return result;
 }
 
 }  // namespace
@@ -106,8 +98,17 @@ Tensor gemm_qkv_rope(const Tensor& x, const Tensor& weight, const Tensor& cos, c
 
 Tensor gemm_project_turned(const Tensor& x, const Tensor& weight, const Turn& turn) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  return gemm_qkv_rope(x.reshape({-1, x.size(2)}), weight, turn.cos, turn.sin, turn.heads, turn.kv_heads, x.size(1))
-      .view({x.size(0), x.size(1), weight.size(0)});
+  const Tensor rows = x.reshape({-1, x.size(2)});
+  Tensor out;
+  if (turn.kept) {
+    const QkvNormed n =
+        gemm_qkv_norm(rows, weight, turn.gains, turn.cos, turn.sin, turn.eps, turn.heads, turn.kv_heads, x.size(1));
+    *turn.kept = {n.raw, n.rho};
+    out = n.out;
+  } else {
+    out = gemm_qkv_rope(rows, weight, turn.cos, turn.sin, turn.heads, turn.kv_heads, x.size(1));
+  }
+  return out.view({x.size(0), x.size(1), weight.size(0)});
 }
 
 namespace {

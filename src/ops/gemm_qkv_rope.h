@@ -5,6 +5,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <vector>
+
 namespace siamese {
 
 /// x [m, k], weight [(heads + 2 kv heads)·dim, k], cos and sin [length or more, dim/2] -> x·Wᵀ with the heads of q and
@@ -12,13 +15,21 @@ namespace siamese {
 at::Tensor gemm_qkv_rope(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& cos, const at::Tensor& sin,
                          int64_t heads, int64_t kv_heads, int64_t length);
 
-/// Rotary positions of packed heads: cos and sin [length, dim/2]; undefined: none.
+/// What the projection keeps of q, k and v as they were before their norms (ops/gemm_qkv_norm.h).
+struct KeptHeads {
+  at::Tensor raw, rho;
+};
+/// Rotary positions of packed heads: cos and sin [length, dim/2]; undefined: none. With `kept`, which the projection
+/// fills, q, k and v are normed before, with these gains.
 struct Turn {
   at::Tensor cos, sin;
   int64_t heads = 0, kv_heads = 0;
+  std::vector<at::Tensor> gains = {};  // of q, k, v
+  double eps = 0;
+  std::shared_ptr<KeptHeads> kept = {};
 };
-// The projection [B, length, (heads + 2 kv heads)·dim] of x [B, length, k], turned; whoever attends to it hands back
-// the gradient of the projection as it was before (ops/attention.h). The first is below autograd.
+// The projection [B, length, (heads + 2 kv heads)·dim] of x [B, length, k], (normed and) turned; whoever attends to it
+// hands back the gradient of the projection as it was before (ops/attention.h). The first is below autograd.
 at::Tensor gemm_project_turned(const at::Tensor& x, const at::Tensor& weight, const Turn& turn);
 at::Tensor project_turned(const at::Tensor& x, const at::Tensor& weight, const Turn& turn);
 

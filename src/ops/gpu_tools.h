@@ -57,6 +57,8 @@ class GpuTools {
   virtual int capability(int device) = 0;  // 90 for compute capability 9.0
   /// Whether our own causal attention goes back in one pass on the current device (kernels/cuda/attention_hopper.h).
   virtual bool attention_in_one_pass(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads) = 0;
+  /// Whether in addition norms of q, k and v fit into that pass and into the projection from k values (in bf16).
+  virtual bool attention_norms_fit(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t k) = 0;
   /// Bytes in tensors at the most since the last reset.
   virtual int64_t peak_bytes() = 0;
   virtual void reset_peak() = 0;

@@ -143,7 +143,7 @@ variable_list apply(const StepCall& call, const Tensor& weight, const Tensor& bi
 }
 
 StepResults forward_autograd(const StepCall& call) {
-  const variable_list out = apply(call, {}, {}, false, {});
+  const variable_list out = apply(call, {}, {}, false, Turn());
   // A traced graph calls again with the flags it saw below autograd, and then wants all that was kept.
   return {out[kZ], out[kXOut], out[kYOut], call.new_raw() ? out[kXRaw] : Tensor(),
           call.new_stats() ? out[kStats] : Tensor()};

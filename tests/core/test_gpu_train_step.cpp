@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "gpu_train_step.h"
+#include "ops/attention_norms.h"
+#include "ops/own_attention.h"
 #include "train/documents.h"
 
 namespace siamese {
@@ -38,6 +40,26 @@ TEST_F(GpuTrainStep, GraphInFp32AndWithRecomputedBlocks) {
     ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i].first, b[i].first, 5e-3 * b[i].first) << set;
   }
+}
+
+// Norms of q, k and v inside projection and attention, in a size that takes their kernels.
+TEST_F(GpuTrainStep, GraphWithNormsInsideGivesThePlainStepsLosses) {
+  if (!own_attention_fits(64, gpu_)) GTEST_SKIP() << "no kernels for this GPU";
+  const bool before = norms_inside();
+  std::vector<std::pair<double, double>> losses[3];
+  int i = 0;
+  for (const auto& [inside, graph] : {std::pair(true, "on"), std::pair(true, "off"), std::pair(false, "off")}) {
+    set_norms_inside(inside);
+    losses[i++] = trained(
+        small_recipe({"model.scheme=siamese_hybrid", "model.d_model=128", "model.n_heads=2", "model.n_kv_heads=2",
+                      "train.sequence_length=512", "train.batch_size=86", "train.micro_batch_size=86", "train.steps=5",
+                      "train.deterministic=true", fmt::format("train.graph={}", graph)}));
+  }
+  set_norms_inside(before);
+  EXPECT_EQ(losses[0], losses[1]);
+  ASSERT_EQ(losses[1].size(), losses[2].size());
+  for (size_t k = 0; k < losses[1].size(); ++k)
+    EXPECT_NEAR(losses[1][k].first, losses[2][k].first, 5e-3 * losses[2][k].first) << "step " << k + 1;
 }
 
 // Evaluation and checkpoints between the replays must not disturb them.

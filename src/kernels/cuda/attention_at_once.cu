@@ -2,6 +2,16 @@
 
 namespace siamese::kernels::attention {
 
+namespace {
+
+uint32_t norms_begin(const AtOnce& plan) { return (at_once::kTurnsAt + plan.turns() + 15) / 16 * 16; }
+
+}  // namespace
+
+uint32_t at_once_bytes(const AtOnce& plan, bool normed) {
+  return normed ? norms_begin(plan) + NormMemory::kBytes : at_once::kTurnsAt + plan.turns();
+}
+
 cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream) {
   ColumnMaps maps;
   CUtensorMap g_q;
@@ -11,8 +21,7 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   const bool normed = call.rho != nullptr;
   if (normed && call.cos == nullptr) return cudaErrorInvalidValue;
   const auto kernel = normed ? at_once::kernel<true> : at_once::kernel<false>;
-  const uint32_t norms_at = (at_once::kTurnsAt + plan.turns() + 15) / 16 * 16;
-  const uint32_t bytes = normed ? norms_at + NormMemory::kBytes : at_once::kTurnsAt + plan.turns();
+  const uint32_t bytes = at_once_bytes(plan, normed);
   const auto gain = [&](int i) { return static_cast<const bfloat*>(call.gain[i]); };
   HeadNorms norms{{gain(0), gain(1), gain(2)}, call.rho, call.gain_partial, {}, {}};
   if (normed && (!make_boxes(&norms.q, call.raw_q, call.heads, call, 64) ||
@@ -34,7 +43,7 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, shape, maps, g_q, static_cast<const float*>(call.log_sums),
                             static_cast<const float*>(call.dots), OrderedAngles{plan.angles(call)}, plan.sums(call),
-                            plan.added(call), norms, norms_at);
+                            plan.added(call), norms, norms_begin(plan));
 }
 
 }  // namespace siamese::kernels::attention

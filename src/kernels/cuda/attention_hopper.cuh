@@ -267,6 +267,8 @@ Shape shape_of(const AttentionCuda& call);
 cudaError_t launch_forward(const AttentionCuda& call, cudaStream_t stream);
 cudaError_t launch_of_queries(const AttentionCuda& call, cudaStream_t stream);
 cudaError_t launch_of_keys(const AttentionCuda& call, cudaStream_t stream);
+/// Bytes of shared memory that one pass takes.
+uint32_t at_once_bytes(const AtOnce& plan, bool normed);
 /// `plan` of this call; added[] is zero.
 cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream);
 

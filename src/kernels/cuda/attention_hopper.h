@@ -42,6 +42,8 @@ struct AttentionCuda {
 int64_t attention_rows(int64_t length);
 /// Bytes of memory that the backward pass needs to take one pass; 0 where it takes two.
 int64_t attention_scratch(const AttentionCuda& call);
+/// Thread blocks of that one pass, each with a part of the gains' gradients, where it can go through norms; or 0.
+int attention_gain_parts(const AttentionCuda& call);
 /// Whether this device can: compute capability 9.0.
 bool attention_hopper_serves();
 

@@ -99,6 +99,13 @@ int64_t attention_scratch(const AttentionCuda& call) {
   return plan.rows == 0 ? 0 : 4 * (plan.counters() + plan.values() + plan.angles());
 }
 
+int attention_gain_parts(const AttentionCuda& call) {
+  constexpr uint32_t most = 227 * 1024;  // long rows on a small part of a GPU need more
+  const attention::AtOnce plan = attention::plan_at_once(call);
+  const bool counts = int64_t{3} * call.heads * call.batch * call.length <= INT32_MAX;
+  return counts && attention::at_once_bytes(plan, true) <= most ? plan.rows * plan.team : 0;
+}
+
 cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t stream) {
   using namespace attention;
   const Shape shape = shape_of(call);
@@ -107,7 +114,7 @@ cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t st
   const int64_t threads = static_cast<int64_t>(shape.rows) * shape.heads * 8;
   const dim3 grid(static_cast<unsigned>((threads + kDotThreads - 1) / kDotThreads),
                   static_cast<unsigned>(std::min(shape.batch, 65535)));
-  if (threads > INT32_MAX) return cudaErrorInvalidValue;
+  if (threads > INT32_MAX || (call.rho != nullptr && !once)) return cudaErrorInvalidValue;
   dots_kernel<<<grid, kDotThreads, 0, stream>>>(
       static_cast<const bfloat*>(call.g.data), static_cast<const bfloat*>(call.out.data), call.g.stride,
       call.out.stride, shape, call.natural, call.log_sums, call.dots, plan.added(call), once ? plan.counters() : 0,
@@ -115,7 +122,7 @@ cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t st
   if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
   if (once) {
     const cudaError_t e = launch_at_once(call, plan, stream);
-    if (e != cudaErrorCooperativeLaunchTooLarge) return e;
+    if (e != cudaErrorCooperativeLaunchTooLarge || call.rho != nullptr) return e;
     cudaGetLastError();  // fewer multiprocessors than the device has: two passes need none of them at once
   }
   if (const cudaError_t e = launch_of_keys(call, stream); e != cudaSuccess) return e;

@@ -1,4 +1,5 @@
-// The projection before attention with the norms of q, k and v and rotary positions inside (Hopper), heads of 64, RMSNorm:
+// The projection before attention with the norms of q, k and v and rotary positions inside (Hopper), heads of 64,
+// RMSNorm:
 //   x = X·Wᵀ by heads,  ρ = (mean(x²) + ε)^(-1/2),  out = (R(γ_q·ρ·x_q), R(γ_k·ρ·x_k), γ_v·ρ·x_v)
 // X [m, k], W [(H + 2K)·64, k], out [m, (H + 2K)·64]. R as in qkv_rope.h. Everything is bf16 but ρ, rows lie one after
 // the other, sums are fp32; the product is rounded before it is normed in fp32. Kept for the backward pass

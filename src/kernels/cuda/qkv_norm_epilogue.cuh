@@ -12,7 +12,7 @@ namespace siamese::kernels {
 /// Both results are staged one after the other in one place, 64 rows at a time.
 struct QkvNormEpilogue {
   static constexpr int kHeads = 3, kHead = 64, kTileN = kHeads * kHead, kStages = 5, kBarriers = 0;
-  static constexpr uint32_t kRow = kHead * 2, kPart = 64 * kRow, kGainsAt = kHeads * kPart;
+  static constexpr uint32_t kPart = StagedRows<kHeads>::kPart, kGainsAt = kHeads * kPart;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kGainsAt + 3 * kHead * 4;
   static constexpr bool kColumnsFirst = false, kNeedsRegisters = true;
   struct Maps {
@@ -57,11 +57,9 @@ struct QkvNormEpilogue {
   }
   static __device__ __forceinline__ void finish(float (&c)[2][kTileN / 2], const PingpongTile& tile, const Maps& maps,
                                                 const Memory& memory, int, int mine) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x % kGroup / 32;
-    const uint32_t to = memory.epilogue() + (warp * 16 + (lane & 15)) * kRow, column = (lane >> 4) * 4;
-    const int head = tile.n * kHeads, row = tile.row + static_cast<int>(warp * 16 + lane / 4);
+    const StagedRows<kHeads> rows(memory.epilogue(), tile);
+    const int head = rows.head;
     const RopeTable& table = maps.table;
-    const auto place = [&](int h, int j) { return to + h * kPart + (((j + column) ^ (lane & 7)) << 4); };
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       // The other group's rows, or this one's first ones, have been read.
@@ -81,7 +79,7 @@ struct QkvNormEpilogue {
             a[r] = hopper::pack(ca[2 * r], ca[2 * r + 1]), b[r] = hopper::pack(cb[2 * r], cb[2 * r + 1]);
             rho[h][r] += squares(a[r]) + squares(b[r]);
           }
-          hopper::store_matrices(place(h, j), a[0], a[1], b[0], b[1]);
+          hopper::store_matrices(rows.place(h, j), a[0], a[1], b[0], b[1]);
         }
       }
       send(maps.raw, memory, head, table.heads, tile.row + 64 * m, mine);
@@ -93,13 +91,13 @@ struct QkvNormEpilogue {
           sum += __shfl_xor_sync(0xffffffffU, sum, 1);
           sum += __shfl_xor_sync(0xffffffffU, sum, 2);
           rho[h][r] = rsqrtf(sum * (1.f / kHead) + maps.eps);
-          const int token = row + 64 * m + 8 * r;
-          if ((lane & 3) == 0 && token < maps.tokens && head + h < table.heads + (table.heads - maps.queries))
+          const int token = rows.row + 64 * m + 8 * r;
+          if ((rows.lane & 3) == 0 && token < maps.tokens && head + h < table.heads + (table.heads - maps.queries))
             maps.rho[static_cast<int64_t>(head + h) * maps.tokens + token] = rho[h][r];
         }
       int at[2];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) at[r] = (row + 64 * m + 8 * r) % table.length * 32 + static_cast<int>(lane & 3) * 2;
+      for (int r = 0; r < 2; ++r) at[r] = rows.angles(table, m, r);
       LaneAngles angles, next;
       const bool turns = head < table.heads;
       if (turns) angles.load(table, at, 0);
@@ -110,10 +108,10 @@ struct QkvNormEpilogue {
 #pragma unroll
         for (int h = 0; h < kHeads; ++h) {
           const int part = head + h < maps.queries ? 0 : head + h < table.heads ? 1 : 2;
-          const uint32_t gains = memory.epilogue() + kGainsAt + (part * kHead + 8 * j + (lane & 3) * 2) * 4;
+          const uint32_t gains = memory.epilogue() + kGainsAt + (part * kHead + 8 * j + (rows.lane & 3) * 2) * 4;
           const float2 of_a = hopper::shared_float2(gains), of_b = hopper::shared_float2(gains + 128);
           uint32_t a[2], b[2];
-          hopper::load_matrices(place(h, j), a[0], a[1], b[0], b[1]);
+          hopper::load_matrices(rows.place(h, j), a[0], a[1], b[0], b[1]);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             const float f = rho[h][r];
@@ -122,7 +120,7 @@ struct QkvNormEpilogue {
             if (head + h < table.heads) angles.turn(y, r);
             a[r] = hopper::pack(y.x, y.y), b[r] = hopper::pack(y.z, y.w);
           }
-          hopper::store_matrices(place(h, j), a[0], a[1], b[0], b[1]);
+          hopper::store_matrices(rows.place(h, j), a[0], a[1], b[0], b[1]);
         }
       }
       send(maps.out, memory, head, INT32_MAX, tile.row + 64 * m, mine);

@@ -38,11 +38,33 @@ struct LaneAngles {
   }
 };
 
+/// A thread's part of a tile: two rows, eight apart, in either half of 64, and where it stages them.
+template <int kHeads>
+struct StagedRows {
+  static constexpr uint32_t kRow = 128, kPart = 64 * kRow;  // bytes of a head's row and of 64 of them
+  uint32_t lane = threadIdx.x % 32, warp = threadIdx.x % kGroup / 32;
+  uint32_t to, column = (lane >> 4) * 4;
+  int head, row;
+
+  __device__ __forceinline__ StagedRows(uint32_t memory, const PingpongTile& tile)
+      : to(memory + (warp * 16 + (lane & 15)) * kRow),
+        head(tile.n * kHeads),
+        row(tile.row + static_cast<int>(warp * 16 + lane / 4)) {}
+  /// Chunks j and j + 4 of head h.
+  __device__ __forceinline__ uint32_t place(int h, int j) const {
+    return to + h * kPart + (((j + column) ^ (lane & 7)) << 4);
+  }
+  /// Where the angles of this lane begin.
+  __device__ __forceinline__ int angles(const RopeTable& table, int m, int r) const {
+    return (row + 64 * m + 8 * r) % table.length * 32 + static_cast<int>(lane & 3) * 2;
+  }
+};
+
 /// A warpgroup stages 64 rows at a time, every head in a box of its own, swizzled over the 128 bytes of a row.
 template <int kHeads>
 struct QkvRopeEpilogue {
   static constexpr int kHead = 64, kTileN = kHeads * kHead, kStages = kHeads == 3 ? 5 : 6, kBarriers = 0;
-  static constexpr uint32_t kRow = kHead * 2, kPart = 64 * kRow;
+  static constexpr uint32_t kPart = StagedRows<kHeads>::kPart;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kHeads * kPart;
   static constexpr bool kColumnsFirst = false, kNeedsRegisters = false;
   struct Maps {
@@ -62,16 +84,15 @@ struct QkvRopeEpilogue {
 
   static __device__ __forceinline__ void finish(float (&c)[2][kTileN / 2], const PingpongTile& tile, const Maps& maps,
                                                 const Memory& memory, int, int mine) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x % kGroup / 32;
-    const uint32_t to = memory.epilogue() + (warp * 16 + (lane & 15)) * kRow, column = (lane >> 4) * 4;
-    const int head = tile.n * kHeads, row = tile.row + static_cast<int>(warp * 16 + lane / 4);
+    const StagedRows<kHeads> rows(memory.epilogue(), tile);
+    const int head = rows.head;
     const RopeTable& table = maps.table;
     const bool turns = head < table.heads;
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       int at[2];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) at[r] = (row + 64 * m + 8 * r) % table.length * 32 + static_cast<int>(lane & 3) * 2;
+      for (int r = 0; r < 2; ++r) at[r] = rows.angles(table, m, r);
       // The next chunk's are under way while one is turned: more would not fit beside the accumulators.
       LaneAngles angles, next;
       if (turns) angles.load(table, at, 0);
@@ -90,7 +111,7 @@ struct QkvRopeEpilogue {
             b[r] = hopper::pack(cb[2 * r], cb[2 * r + 1]);
             if (head + h < table.heads) angles.turn(a[r], b[r], r);
           }
-          hopper::store_matrices(to + h * kPart + (((j + column) ^ (lane & 7)) << 4), a[0], a[1], b[0], b[1]);
+          hopper::store_matrices(rows.place(h, j), a[0], a[1], b[0], b[1]);
         }
       }
       hopper::fence_for_copies();

@@ -76,7 +76,8 @@ cudaError_t step_forward_cuda(const StepCuda& call, cudaStream_t stream);
 cudaError_t step_backward_cuda(const StepCuda& call, const StepParts& parts, cudaStream_t stream);
 
 /// Stage two, several columns in one launch: out[g, c] = Σ over the parts of group g of partial[part, column, c],
-/// rounded to type (0 fp32, 2 bf16). groups divides parts; group g has the parts from g·parts/groups on.
+/// rounded to type (0 fp32, 2 bf16). groups divides parts; group g has the parts from g·parts/groups on. `early`: the
+/// kernel before it may still run when it is launched (early_launch.cuh).
 struct ColumnSums {
   static constexpr int kMost = 6;
   int count = 0;
@@ -84,6 +85,6 @@ struct ColumnSums {
   void* out[kMost] = {};  // [groups, d] each
 };
 cudaError_t sum_columns_cuda(const float* partial, const StepParts& parts, int64_t d, int groups,
-                             const ColumnSums& sums, int type, cudaStream_t stream);
+                             const ColumnSums& sums, int type, cudaStream_t stream, bool early = true);
 
 }  // namespace siamese::kernels

@@ -68,7 +68,7 @@ cudaError_t step_backward_cuda(const StepCuda& call, const StepParts& parts, cud
 }
 
 cudaError_t sum_columns_cuda(const float* partial, const StepParts& parts, int64_t d, int groups,
-                             const ColumnSums& sums, int type, cudaStream_t stream) {
+                             const ColumnSums& sums, int type, cudaStream_t stream, bool early) {
   if (sums.count == 0) return cudaSuccess;
   constexpr int kFew = 8;
   const int each = parts.parts / groups;
@@ -76,11 +76,11 @@ cudaError_t sum_columns_cuda(const float* partial, const StepParts& parts, int64
   const dim3 grid(static_cast<unsigned>((d + columns - 1) / columns), static_cast<unsigned>(groups),
                   static_cast<unsigned>(sums.count));
   const dim3 block(columns, each <= kFew ? 1 : 32);
-  if (each <= kFew)
-    return launch_early(type == 2 ? sum_few_kernel<bfloat> : sum_few_kernel<float>, grid, block, stream, partial,
-                        parts.columns, d, each, sums);
-  return launch_early(type == 2 ? sum_kernel<bfloat> : sum_kernel<float>, grid, block, stream, partial, parts.columns,
-                      d, each, sums);
+  const auto kernel = each <= kFew ? (type == 2 ? sum_few_kernel<bfloat> : sum_few_kernel<float>)
+                                   : (type == 2 ? sum_kernel<bfloat> : sum_kernel<float>);
+  if (early) return launch_early(kernel, grid, block, stream, partial, parts.columns, d, each, sums);
+  kernel<<<grid, block, 0, stream>>>(partial, parts.columns, d, each, sums);
+  return cudaGetLastError();
 }
 
 }  // namespace siamese::kernels

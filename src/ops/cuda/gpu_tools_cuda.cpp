@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention_hopper.h"
 #include "ops/cuda/copy_lane.h"
 #include "ops/cuda/products.h"
+#include "ops/cuda/projection.h"
 #include "ops/gpu_tools.h"
 
 namespace siamese {
@@ -88,11 +89,18 @@ class CudaTools final : public GpuTools {
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
     return 10 * major + minor;
   }
-  bool attention_in_one_pass(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads) override {
+  static kernels::AttentionCuda attention(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads) {
     kernels::AttentionCuda call;
     call.batch = static_cast<int>(batch), call.length = static_cast<int>(length);
     call.heads = static_cast<int>(heads), call.kv_heads = static_cast<int>(kv_heads);
-    return kernels::attention_scratch(call) > 0;
+    return call;
+  }
+  bool attention_in_one_pass(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads) override {
+    return kernels::attention_scratch(attention(batch, length, heads, kv_heads)) > 0;
+  }
+  bool attention_norms_fit(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t k) override {
+    return kernels::attention_gain_parts(attention(batch, length, heads, kv_heads)) > 0 &&
+           projection_pays(batch * length, heads, kv_heads, k);
   }
   std::string device_name() override {
     cudaDeviceProp properties{};

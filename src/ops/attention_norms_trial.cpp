@@ -1,0 +1,63 @@
+// Norms inside the projection and attention's backward pass are tried once before they are taken.
+#include <map>
+#include <mutex>
+
+#include "ops/attention_norms.h"
+#include "ops/attention_plain.h"
+#include "ops/gemm_qkv_norm.h"
+#include "ops/own_attention.h"
+#include "ops/random.h"
+#include "util/philox.h"
+
+namespace siamese {
+
+using at::Tensor;
+
+double attention_norms_error(int64_t heads, at::Device device) {
+  const at::NoGradGuard no_grad;
+  constexpr int64_t dim = 64, length = 128, k = 64, enough = int64_t{1} << 24;  // values of a projection
+  constexpr double eps = 1e-5;
+  const int64_t row = 3 * heads * dim * length, rows = (enough + row - 1) / row;
+  int64_t number = 0;
+  auto random = [&](at::IntArrayRef size) {
+    Tensor t = at::empty(size, at::TensorOptions().device(device).dtype(at::kFloat));
+    truncated_normal_(t, 1.0, 3.0, {++number, heads, kTestSite, 0});
+    return t.to(at::kBFloat16);
+  };
+  auto wide = [](const Tensor& t) { return t.to(at::kFloat); };
+  auto by_heads = [&](const Tensor& t) { return t.view({rows, length, 3 * heads, dim}); };
+  const Tensor x = random({rows * length, k}), w = random({3 * heads * dim, k}), g = random({rows, length, heads, dim});
+  const Tensor angle = wide(random({length, dim / 2})), cos = angle.cos(), sin = angle.sin();
+  const Tensor gain[] = {random({dim}), random({dim}), random({dim})};
+  const Tensor exact_gain[] = {wide(gain[0]), wide(gain[1]), wide(gain[2])};
+
+  const QkvNormed got = gemm_qkv_norm(x, w, gain, cos, sin, eps, heads, heads, length);
+  const auto [out, sums] = own_attention(by_heads(got.out), heads, heads);
+  const auto [g_got, gains_got] = attention_norms_backward(g, by_heads(got.out), out, sums, false,
+                                                           {cos, sin, {gain[0], gain[1], gain[2]}, got.raw, got.rho});
+
+  const QkvNormed want = gemm_qkv_norm_apart(wide(x), wide(w), exact_gain, cos, sin, eps, heads, heads, length);
+  const Heads seen = heads_of(by_heads(want.out), heads, heads);
+  const Heads up = attention_plain_backward(wide(g), seen, attention_plain(seen).out);
+  const auto [g_want, gains_want] = norms_backward_plain(at::cat({up.q, up.k, up.v}, 2), by_heads(want.out), cos, sin,
+                                                         exact_gain, want.raw, want.rho);
+  double worst = 0;
+  for (const auto& [a, b] :
+       {std::pair(got.out, want.out), std::pair(g_got, g_want), std::pair(gains_got, gains_want)}) {
+    const double error = ((wide(a) - b).norm() / b.norm()).item<double>();
+    worst = std::max(worst, std::isfinite(error) ? error : 1e30);
+  }
+  return worst;
+}
+
+bool attention_norms_right(int64_t heads, at::Device device) {
+  constexpr double most = 0.02;  // bf16's rounding, some of it twice
+  static std::mutex mutex;       // autograd's threads
+  static std::map<std::pair<int, int64_t>, bool> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, first] = known.try_emplace({device.index(), heads}, false);
+  if (first) found->second = attention_norms_error(heads, device) < most;
+  return found->second;
+}
+
+}  // namespace siamese
