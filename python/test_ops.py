@@ -25,13 +25,19 @@ FORMS = {
     "siamese_no_input_norm": ("xyr", 2 | 4, 0.5),
     "hybrid": ("xyr1", 4, 0.7),  # 1: c1, the attention read of siamese_hybrid
     "sum": ("xyr", 8, 0.5),
+    "reordered": ("yr", 16, 1.0),
+    "sandwich": ("yr", 4 | 16, 1.0),
+    "resi_dual": ("xyr", 2 | 32, 1.0),
+    "pre_adaln": ("yrgm", 4, 1.0),  # g: a gate on r, m: scale and shift of z, p: DropPath's factors
+    "pre_drop_path": ("yrp", 4, 1.0),
+    "sandwich_gated": ("yrgmp", 4 | 16, 1.0),
+    "siamese_adaln": ("xyrgmp", 2 | 4 | 8, 0.5),
 }
-GPU_FORMS = {"reordered": ("yr", 16, 1.0), "sandwich": ("yr", 4 | 16, 1.0), "resi_dual": ("xyr", 2 | 32, 1.0)}
 
 
 def make_step(name, dtype, device, layer=False, shape=(3, 5, 24)):
     """Arguments of one call, every tensor of it a leaf."""
-    tensors, flags, a = (FORMS | GPU_FORMS)[name]
+    tensors, flags, a = FORMS[name]
     torch.manual_seed(0)
     leaf = lambda size, mean=0.0, std=1.0: (mean + std * torch.randn(size)).to(device, dtype).requires_grad_()
     gains = [s for s, bit in (("x", 2), ("y", 4), ("in", 8), ("r", 16)) if flags & bit]
@@ -40,10 +46,15 @@ def make_step(name, dtype, device, layer=False, shape=(3, 5, 24)):
     args |= {"bias_" + s: leaf(shape[-1:], 0.0, 0.3) for s in gains if layer}
     if "1" in tensors:
         args["c1"] = leaf(shape[-1:], 1.0, 0.3)
+    for what, letter in (("gate", "g"), ("scale", "m"), ("shift", "m")):
+        if letter in tensors:
+            args[what] = leaf((shape[0], shape[-1]), 0.0, 0.5)
+    if "p" in tensors:
+        args["row_scale"] = torch.tensor([0.0, 1.25, 0.5][:shape[0]], device=device)
     return args | dict(a=a, eps=1e-5, flags=flags | int(layer), dtype=dtype)
 
 
-def formula(x, y, r, a, eps, flags, dtype, c1=None, **affine):
+def formula(x, y, r, a, eps, flags, dtype, c1=None, gate=None, scale=None, shift=None, row_scale=None, **affine):
     """z and the new streams (None: unchanged) by PyTorch's operations."""
 
     def norm(t, name, bit):
@@ -56,7 +67,8 @@ def formula(x, y, r, a, eps, flags, dtype, c1=None, **affine):
         return h + affine["bias_" + name] if "bias_" + name in affine else h
 
     if r is not None:
-        w = norm(r, "r", 16)
+        w = norm(r if gate is None else r * gate.unsqueeze(1), "r", 16)
+        w = w if row_scale is None else w * row_scale.to(w).view(-1, 1, 1)
         x, y = x if x is None else x + a * w, y if y is None else y + w
     u = None
     if x is not None:
@@ -64,7 +76,9 @@ def formula(x, y, r, a, eps, flags, dtype, c1=None, **affine):
         u = u if c1 is None else u * c1
     if y is not None and not flags & 32:
         u = norm(y, "y", 4) if u is None else u + norm(y, "y", 4)
-    return norm(u, "in", 8), x, y
+    z = norm(u, "in", 8)
+    z = z if scale is None else z * (1 + scale.unsqueeze(1))
+    return z if shift is None else z + shift.unsqueeze(1), x, y
 
 
 def fused(args):
@@ -76,7 +90,7 @@ def fused(args):
 
 def gradients(outputs, args):
     """Of every leaf, for fixed gradients of the results."""
-    leaves = {k: v for k, v in args.items() if isinstance(v, torch.Tensor)}
+    leaves = {k: v for k, v in args.items() if isinstance(v, torch.Tensor) and v.requires_grad}
     g = torch.Generator().manual_seed(7)
     pairs = [(o, torch.randn(o.shape, generator=g).to(o)) for o in outputs if o is not None]
     outs, grads = zip(*[(o, w) for o, w in pairs if o.requires_grad])
@@ -86,7 +100,7 @@ def gradients(outputs, args):
 def check_form(test, name, dtype, device, layer, shape, tolerance):
     args = make_step(name, dtype, device, layer, shape)
     # The formula in fp64: the truth that every type is held to.
-    exact = {k: v.detach().cpu().double().requires_grad_() if isinstance(v, torch.Tensor) else v for k, v in args.items()}
+    exact = {k: v.detach().cpu().double().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v for k, v in args.items()}
     exact["dtype"] = torch.float64
     got, want = fused(args), formula(**exact)
     pairs = {k: (a, b) for k, a, b in zip(("z", "x", "y"), got, want) if a is not None}
@@ -147,7 +161,7 @@ class Gradients(unittest.TestCase):
 
     @unittest.skipUnless(torch.cuda.is_available(), "no GPU")
     def test_forms_on_gpu(self):
-        for name in FORMS | GPU_FORMS:
+        for name in FORMS:
             for layer in (False, True):
                 for shape in ((3, 5, 24), (2, 67, 203), (1, 129, 1024)):  # 203: rows the kernels have to pad
                     for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
@@ -162,7 +176,7 @@ class Opcheck(unittest.TestCase):
 
     def test_stream_step(self):
         for device in DEVICES:
-            for name in FORMS | (GPU_FORMS if device == "cuda" else {}):
+            for name in FORMS:
                 with self.subTest(form=name, device=device):
                     self.check(torch.ops.siamese.stream_step.default, (), make_step(name, torch.float32, device))
 
@@ -250,6 +264,16 @@ class Opcheck(unittest.TestCase):
                 for name, args in calls.items():  # no autograd of their own: the mixture's node calls them both ways
                     op = getattr(torch.ops.siamese, name).default
                     torch.library.opcheck(op, args, test_utils=("test_schema", "test_faketensor"))
+
+    def test_adamw(self):
+        """Tables of no tensors: the schemas and fake tensors; C++ tests compare the numbers."""
+        for device in DEVICES:
+            table = torch.empty(0, dtype=torch.uint8, device=device)
+            control, sums = torch.ones(14, dtype=torch.float64, device=device), torch.zeros(1, device=device)
+            calls = dict(adamw_plan_=(control, 1e-3, 1), adamw_accumulate_=(sums, table, table, table, False),
+                         adamw_step_=(control, table, table, table, sums, torch.ones((), dtype=torch.float64, device=device)))
+            for name, args in calls.items():
+                self.check(getattr(torch.ops.siamese, name).default, args)
 
     def test_compile(self):
         """torch.compile keeps the operator whole and takes its gradient."""

@@ -8,6 +8,7 @@
 #include "ops/gpu_tools.h"
 #include "ops/hyper_step_call.h"
 #include "ops/step_call.h"
+#include "ops/step_forms.h"
 #include "train/device.h"
 #include "util/error.h"
 
@@ -16,71 +17,87 @@ namespace {
 
 using at::Tensor;
 
-/// A scheme's step in the middle of a stack: which streams and norms it has.
-struct StepForm {
-  const char* name;
-  bool x, y;
-  int64_t flags;
-  bool pending;  // x comes with the norm of the step before pending
-  bool c1;
-  bool layer_too;  // with LayerNorm as well
-};
-const StepForm kForms[] = {
-    {"pre", false, true, kNormY, false, false, true},
-    {"post", true, false, kNormX, false, false, false},
-    {"siamese", true, true, kNormX | kNormY | kNormIn | kDefer, true, false, true},
-    {"siamese_hybrid attention", true, true, kNormY, true, true, false},
-    {"sandwich", false, true, kNormY | kNormR, false, false, false},
-};
-
-/// Width and tokens of a step of lm-400m, lm-1.2b, deit-s and dit-b2.
+/// Width, tokens and samples of a step of lm-400m, lm-1.2b, deit-s and dit-b2.
 struct Size {
-  int64_t d, tokens;
+  int64_t d, tokens, samples;
 };
-const Size kSizes[] = {{1024, 32768}, {2048, 16384}, {384, 50432}, {768, 65536}};
+const Size kSizes[] = {{1024, 32768, 16}, {2048, 16384, 4}, {384, 50432, 256}, {768, 65536, 256}};
+
+/// A form (ops/step_forms.h) as a training step in the middle of a stack has it: norms on x are left pending, and where
+/// `joined`, y's gradient travels with x's.
+struct TimedForm {
+  const char* form;
+  bool joined = false, layer_too = false;
+};
+const TimedForm kTimed[] = {{"pre", false, true},
+                            {"post"},
+                            {"siamese", true, true},
+                            {"siamese_no_input_norm", true},
+                            {"hybrid", true},
+                            {"reordered"},
+                            {"sandwich"},
+                            {"resi_dual"},
+                            {"pre_adaln"},
+                            {"pre_drop_path"},
+                            {"siamese_adaln", true}};
+
+const StepForm& form_named(const std::string& name) {
+  for (const auto* forms : {&step_forms(), &extended_forms()})
+    for (const StepForm& form : *forms)
+      if (form.name == name) return form;
+  fail("there is no stream step called {}", name);
+}
 
 /// The tensors of the calls on one size: streams, update and the gradients of the results, all the same to every form.
 struct StepSets {
   std::vector<Tensor> x, y, r, g_z, g_x, g_y;
-  Tensor gain;
+  Tensor gain, by_sample, stats;
 
   StepSets(const OpTimer& t, const Size& s) {
-    for (auto* sets : {&x, &y, &r, &g_z, &g_x, &g_y}) *sets = noise_sets(t, {s.tokens, s.d});
+    for (auto* sets : {&x, &y, &r, &g_z, &g_x, &g_y}) *sets = noise_sets(t, {s.samples, s.tokens / s.samples, s.d});
     gain = at::ones({s.d}, x[0].options());
+    by_sample = at::ones({s.samples, s.d}, x[0].options());
+    stats = at::ones({6, s.tokens}, x[0].options().dtype(at::kFloat));
   }
-  StepCall call(const StepForm& form, bool layer, size_t set) const {
+  StepCall call(const StepForm& form, bool layer, bool joined, size_t set) const {
     StepCall c;
-    if (form.x) c.t[kX] = x[set];
+    if (form.x) c.t[kX] = x[set], c.t[kXStats] = stats, c.t[kGainBefore] = gain;
+    if (form.x && layer) c.t[kBiasBefore] = gain;
     if (form.y) c.t[kY] = y[set];
-    c.t[kR] = r[set];
-    const std::pair<int64_t, StepTensor> gains[] = {
-        {kNormX, kGainX}, {kNormY, kGainY}, {kNormIn, kGainIn}, {kNormR, kGainR}};
-    for (const auto& [flag, place] : gains) {
-      if ((form.flags & flag) == 0) continue;
+    if (form.r) c.t[kR] = r[set];
+    auto norm = [&](bool on, StepFlag flag, StepTensor place) {
+      if (!on) return;
+      c.flags |= flag;
+      // adaLN's norm, the last one, has no gain of its own.
+      if (form.modulation && place == (form.norm_in ? kGainIn : kGainY)) return;
       c.t[place] = gain;
       if (layer) c.t[static_cast<size_t>(place) + 1] = gain;  // a bias follows its gain
-    }
+    };
+    norm(form.norm_x, kNormX, kGainX), norm(form.norm_y, kNormY, kGainY), norm(form.norm_in, kNormIn, kGainIn);
+    norm(form.norm_r, kNormR, kGainR);
     if (form.c1) c.t[kC1] = gain;
+    if (form.gate) c.t[kGate] = by_sample;
+    if (form.modulation) c.t[kShift] = c.t[kScale] = by_sample;
+    if (form.row_scale) c.t[kRowScale] = by_sample.select(1, 0).to(at::kFloat);
     // One stream takes r as it is; of two, x takes it scaled.
     c.a = form.x && form.y ? 0.5 : 1.0, c.eps = 1e-5;
-    c.flags = form.flags | kKeep | (layer ? static_cast<int64_t>(kLayer) : 0);
+    const bool defers = form.x && form.norm_x;
+    const std::pair<bool, StepFlag> flags[] = {
+        {true, kKeep}, {layer, kLayer}, {form.skip_y, kSkipY}, {defers, kDefer}, {joined, kJoined}};
+    for (const auto& [on, flag] : flags)
+      if (on) c.flags |= flag;
+    if (joined && defers) c.a_next = 0.5;
     c.dtype = at::kBFloat16;
     return c;
   }
 };
 
-void bench_form(OpTimer& timer, const StepSets& sets, const StepForm& form, bool layer, const std::string& size) {
+void bench_form(OpTimer& timer, const StepSets& sets, const TimedForm& timed, bool layer, const std::string& size) {
+  const StepForm& form = form_named(timed.form);
   const std::string op = fmt::format("stream_step {} {}", form.name, layer ? "LayerNorm" : "RMSNorm");
   if (!timer.wants(op)) return;
   std::vector<StepCall> calls;
-  for (size_t set = 0; set < kOpSets; ++set) calls.push_back(sets.call(form, layer, set));
-  if (form.pending) {
-    const Tensor stats = at::ones({6, sets.x[0].size(0)}, sets.x[0].options().dtype(at::kFloat));
-    for (StepCall& c : calls) {
-      c.t[kXStats] = stats, c.t[kGainBefore] = sets.gain;
-      if (layer) c.t[kBiasBefore] = sets.gain;
-    }
-  }
+  for (size_t set = 0; set < kOpSets; ++set) calls.push_back(sets.call(form, layer, timed.joined, set));
   const StepResults out = call_step(calls[0]);
   timer.row(op, size, "forward",
             bytes_of_rows({calls[0][kX], calls[0][kY], calls[0][kR], out[kZ], out[kXOut], out[kYOut], out[kXRaw]}),
@@ -101,7 +118,7 @@ void bench_form(OpTimer& timer, const StepSets& sets, const StepForm& form, bool
     const StepBackward back = call_step_backward(calls[0], grads[0]);
     std::vector<Tensor> moved(back.begin(), back.end());
     moved.insert(moved.end(), {grads[0].z, grads[0].x_out, grads[0].y_out, grads[0].saved_x, grads[0].saved_y});
-    if (calls[0].on(kNormR)) moved.push_back(calls[0][kR]);
+    if (form.norm_r || form.gate) moved.push_back(calls[0][kR]);
     timer.row(op, size, want_z ? "backward+z" : "backward", bytes_of_rows(moved),
               [&](int set) { call_step_backward(calls[static_cast<size_t>(set)], grads[static_cast<size_t>(set)]); });
   }
@@ -167,9 +184,12 @@ std::vector<Tensor> noise_sets(const OpTimer& timer, at::IntArrayRef shape) {
 void bench_stream_steps(OpTimer& timer) {
   for (const Size& s : kSizes) {
     const StepSets sets(timer, s);
-    for (const StepForm& form : kForms)
+    for (const TimedForm& timed : kTimed) {
+      const bool adaln = form_named(timed.form).per_sample();  // of image models
       for (const bool layer : {false, true})
-        if (!layer || form.layer_too) bench_form(timer, sets, form, layer, fmt::format("{} x {}", s.d, s.tokens));
+        if (adaln ? layer : !layer || timed.layer_too)
+          bench_form(timer, sets, timed, layer, fmt::format("{} x {}", s.d, s.tokens));
+    }
   }
 }
 
@@ -188,6 +208,7 @@ void bench_ops(const std::string& device, bool json, const std::vector<std::stri
   bench_stream_steps(timer);
   bench_hyper_steps(timer);
   bench_layers(timer);
+  bench_attention_norms(timer);
   bench_ends(timer);
   if (!json) fmt::print("{}, cold caches\n{}", gpu_tools()->device_name(), timer.table());
 }

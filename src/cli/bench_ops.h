@@ -15,7 +15,8 @@ void bench_ops(const std::string& device, bool json, const std::vector<std::stri
 void bench_stream_steps(OpTimer& timer);
 void bench_hyper_steps(OpTimer& timer);
 void bench_layers(OpTimer& timer);  // activations, QKV norm with RoPE
-void bench_ends(OpTimer& timer);    // cross entropy, embedding, AdamW
+void bench_attention_norms(OpTimer& timer);
+void bench_ends(OpTimer& timer);  // cross entropy, embedding, AdamW
 
 /// bf16 noise, kOpSets times.
 std::vector<at::Tensor> noise_sets(const OpTimer& timer, at::IntArrayRef shape);

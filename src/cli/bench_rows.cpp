@@ -66,10 +66,10 @@ void print_rows(const std::string& workload, const std::vector<Row>& rows, const
              t.micro_batch_size, length,
              place.device.is_cuda() ? place.name : fmt::format("{} threads", at::get_num_threads()));
   const ModelConfig& m = rows.front().recipe.model;
+  if (place.device.is_cuda()) fmt::print(", {}", rows.front().graph ? "CUDA graph" : "eager");
+  fmt::print(", {}", place.device.is_cpu() || t.deterministic ? "deterministic" : "not deterministic");
   if (place.device.is_cuda() && words)
-    fmt::print(", {}, {}, attention {}", rows.front().graph ? "CUDA graph" : "eager",
-               t.deterministic ? "deterministic" : "not deterministic",
-               attention_backend({m.n_heads, m.n_kv_heads, m.d_model / m.n_heads}, place.device));
+    fmt::print(", attention {}", attention_backend({m.n_heads, m.n_kv_heads, m.d_model / m.n_heads}, place.device));
   fmt::print("\n{}", render_text(table));
 }
 

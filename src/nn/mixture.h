@@ -2,7 +2,8 @@
 //   logits = W_r x in fp32;  s = softmax(logits) or sigmoid(logits);  chosen: the top k of s + b
 //   r = Σ_chosen s_e · expert_e(x) + Σ shared experts(x);  expert_e(x) = W2_e · activation(W1_e x)
 // b is 0, or the bias that keeps experts equally busy; it decides who is chosen, never by how much. With `renormalize`
-// the chosen s_e are divided by their sum. Two losses, over the T tokens of a micro-batch, n_e of them sent to expert e:
+// the chosen s_e are divided by their sum. Two losses, over the T tokens of a micro-batch, n_e of them sent to expert
+// e:
 //   balance = E · Σ_e (n_e/(T·k)) · mean p_e, p = s/Σs;    z = mean logsumexp(logits)²
 // The counts are not differentiated. Nobody is dropped, unless training has a capacity: then an expert takes its first
 // ceil(capacity_factor · T·k/E) tokens, and the others miss its share of r.

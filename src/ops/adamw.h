@@ -1,5 +1,5 @@
-// AdamW over all parameters at once, on a GPU: `siamese::adamw_plan_`, `siamese::adamw_accumulate_`,
-// `siamese::adamw_step_`. The formulas stand in kernels/cuda/adamw.h.
+// AdamW over all parameters at once: `siamese::adamw_plan_`, `siamese::adamw_accumulate_`, `siamese::adamw_step_`, for
+// a GPU, and on the CPU what they are held to. The formulas stand in kernels/cuda/adamw.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -3,6 +3,7 @@
 
 #include "ops/kernel_types.h"
 #include "ops/step_call.h"
+#include "ops/stream_step_cpu_plain.h"
 
 namespace siamese {
 namespace {
@@ -23,7 +24,6 @@ void with_types(at::ScalarType s, at::ScalarType z, const F& f) {
 }
 
 StepCall dense(StepCall call) {
-  TORCH_CHECK(!call.extended(), "[stream_step] the CPU kernels have no gate, modulation, pending norm or norm on r");
   for (Tensor& t : call.t)
     if (t.defined()) t = t.contiguous();
   return call;
@@ -42,7 +42,14 @@ kernels::StreamStep<S, Z> arguments(const StepCall& c) {
   return p;
 }
 
+/// Whether plain operations serve instead of the kernels.
+bool takes_plain(const StepCall& call) {
+  TORCH_CHECK(!stream_step_pends(call), "[stream_step] norms are left pending on a GPU alone");
+  return call.extended();
+}
+
 StepResults forward_cpu(const StepCall& raw) {
+  if (takes_plain(raw)) return stream_step_forward_plain(raw);
   const StepCall call = dense(raw);
   StepResults out = allocate_step(call);
   with_types(call.stream().scalar_type(), call.dtype, [&](auto s_tag, auto z_tag) {
@@ -60,6 +67,7 @@ StepResults forward_cpu(const StepCall& raw) {
 }
 
 StepBackward backward_cpu(const StepCall& raw, const StepGradients& g) {
+  if (takes_plain(raw)) return stream_step_backward_plain(raw, g);
   const StepCall call = dense(raw);
   const Tensor& s = call.stream();
   auto contiguous = [](const Tensor& t) { return t.defined() ? t.contiguous() : t; };

@@ -153,11 +153,11 @@ TEST_F(GpuTrainStep, MaskedTrainingFollowsTheCpu) {
 }
 
 TEST_F(GpuTrainStep, Bf16CurveIsTheFp32Curve) {
-  const auto a = trained(small_recipe({"train.steps=60", "train.graph=on"})),
-             b = trained(small_recipe({"train.steps=60", "train.graph=off", "train.precision=float32"}));
-  ASSERT_EQ(a.size(), 60U);
-  ASSERT_EQ(b.size(), 60U);
-  for (size_t first = 0; first < 60; first += 10) {  // means of ten: single batches are noisy
+  const auto a = trained(small_recipe({"train.steps=200", "train.graph=on"})),
+             b = trained(small_recipe({"train.steps=200", "train.graph=off", "train.precision=float32"}));
+  ASSERT_EQ(a.size(), 200U);
+  ASSERT_EQ(b.size(), 200U);
+  for (size_t first = 0; first < 200; first += 10) {  // means of ten: single batches are noisy
     double mean_a = 0, mean_b = 0;
     for (size_t i = first; i < first + 10; ++i) mean_a += a[i].first / 10, mean_b += b[i].first / 10;
     EXPECT_NEAR(mean_a, mean_b, 0.01 * mean_b) << "steps from " << first + 1;

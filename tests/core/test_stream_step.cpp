@@ -82,6 +82,21 @@ TEST_P(StreamStepCase, FusedEqualsPlain) {
   }
 }
 
+// Norms on r, gates, adaLN, DropPath: the operator has them on the CPU as well, by plain operations.
+TEST(StreamStep, OperatorHasEveryFormOnTheCpu) {
+  for (const StepForm& form : extended_forms())
+    for (const NormKind kind : {NormKind::rms, NormKind::layer})
+      for (const auto& [streams, values] : {std::pair(at::kDouble, at::kDouble), std::pair(at::kFloat, at::kFloat)}) {
+        const StepCase c{form, kind, kind == NormKind::rms ? Affine::gain : Affine::gain_bias, streams, values, 5, 17};
+        SCOPED_TRACE(c.name());
+        const StepInputs s = make_inputs(c);
+        const double noise = values == at::kDouble ? 1e-12 : 1e-5;
+        expect_near(stream_step(s.in), stream_step_plain(in_double(s).in), 0, noise);
+        for (const auto& [use_z, use_streams] : {std::pair(true, true), std::pair(true, false), std::pair(false, true)})
+          compare_gradients(c, s, use_z, use_streams, 0, noise);
+      }
+}
+
 class StreamStepExact : public testing::TestWithParam<StepCase> {};
 INSTANTIATE_TEST_SUITE_P(All, StreamStepExact, testing::ValuesIn(cases({{at::kDouble, at::kDouble}})), case_name);
 

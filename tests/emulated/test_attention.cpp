@@ -1,18 +1,31 @@
-// Attention's backward pass in one pass (kernels/cuda/attention_at_once.cuh) without a GPU.
+// Attention of heads of 64 (kernels/cuda/attention_*.cuh) without a GPU.
 #include "attention_case.h"
 
 namespace siamese::kernels {
 namespace {
 
-// Rows of one and of several tiles, ends within a tile; heads after each other; teams with idle members.
+// Rows of one and of several tiles, ends within a tile; heads that share keys; more items than thread blocks.
+TEST(EmulatedAttention, Forward) {
+  for (const bool causal : {true, false}) {
+    AttentionCase({1, 1, 1, 300, causal}, Heads::plain).check_forward(2);
+    AttentionCase({2, 4, 2, 70, causal}, Heads::plain).check_forward(3);
+  }
+}
+TEST(EmulatedAttention, InTwoPasses) {
+  for (const bool causal : {true, false}) {
+    AttentionCase({1, 1, 1, 300, causal}, Heads::turned).check_in_two_passes(2);
+    AttentionCase({2, 4, 2, 70, causal}, Heads::plain).check_in_two_passes(3);
+  }
+}
+// Heads after each other; teams with idle members.
 TEST(EmulatedAttention, InOnePass) {
-  AttentionCase({1, 1, 300, 1, 4}, Heads::plain).check();
-  AttentionCase({2, 2, 200, 1, 4}, Heads::turned).check();
+  AttentionCase({1, 1, 1, 300}, Heads::plain).check_in_one_pass(1, 4);
+  AttentionCase({2, 2, 2, 200}, Heads::turned).check_in_one_pass(1, 4);
 }
 TEST(EmulatedAttention, ThroughNorms) {
-  AttentionCase({1, 2, 60, 1, 4}, Heads::normed).check();
-  AttentionCase({1, 1, 700, 1, 4}, Heads::normed).check();
-  AttentionCase({2, 3, 150, 2, 4}, Heads::normed).check();
+  AttentionCase({1, 2, 2, 60}, Heads::normed).check_in_one_pass(1, 4);
+  AttentionCase({1, 1, 1, 700}, Heads::normed).check_in_one_pass(1, 4);
+  AttentionCase({2, 3, 3, 150}, Heads::normed).check_in_one_pass(2, 4);
 }
 
 }  // namespace

@@ -124,7 +124,8 @@ TEST(Recipe, PrintsWhatItReads) {
 
 TEST(Recipe, KeysAreListedWithTypeDefaultAndMeaning) {
   const std::string keys = recipe_keys();
-  EXPECT_TRUE(contains(keys, "train.lr                     float 0.001          peak learning rate [above 0]\n")) << keys;
+  EXPECT_TRUE(contains(keys, "train.lr                     float 0.001          peak learning rate [above 0]\n"))
+      << keys;
   EXPECT_TRUE(contains(keys, "rows of the embedding [between 0 and 16777216; 0: the data's]\n"));
   EXPECT_TRUE(contains(keys, "what the end of a block adds up [block | ffn; only span]\n"));
   EXPECT_TRUE(contains(keys, "[cosine | linear | constant | wsd]\n"));

@@ -26,7 +26,9 @@ __global__ void __launch_bounds__(kStepThreads, V <= 2   ? 3
   RowSums<W> sums(row_threads, 1.f / static_cast<float>(width));
   auto vector = [&](const void* from, int k) { return gain8<Z>(from, at.column(k), d); };
   auto bias = [&](const void* from, int k) { return bias8<Z>(from, at.column(k), d); };
-  auto of_sample = [&](const void* from, int k) { return vector(static_cast<const Z*>(from) + rows.sample * p.sample_stride, k); };
+  auto of_sample = [&](const void* from, int k) {
+    return vector(static_cast<const Z*>(from) + rows.sample * p.sample_stride, k);
+  };
   auto normed = [&](const Float8& v, float mean, float rho, const void* gain, const void* shift, int k) {
     return affine<layer>(hat_of<layer>(v, mean, rho, width - at.column(k)), vector(gain, k),
                          layer ? bias(shift, k) : zero8());

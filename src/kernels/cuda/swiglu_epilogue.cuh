@@ -50,7 +50,8 @@ struct ForwardEpilogue {
           const int at = 4 * j + 2 * i;
           v[i] = hopper::pack(c[m][at], c[m][at + 1]);
           g[i] = hopper::pack(c[m][at + kHalf / 2], c[m][at + kHalf / 2 + 1]);
-          h[i] = hopper::pack(swiglu<true>(hopper::low(v[i]), hopper::low(g[i])), swiglu<true>(hopper::high(v[i]), hopper::high(g[i])));
+          h[i] = hopper::pack(swiglu<true>(hopper::low(v[i]), hopper::low(g[i])),
+                              swiglu<true>(hopper::high(v[i]), hopper::high(g[i])));
         }
         store(value + offset + 16 * j, v, chunks);
         store(gate + offset + 16 * j, g, chunks);

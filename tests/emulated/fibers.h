@@ -1,0 +1,210 @@
+// Threads of CUDA kernels as fibers of one thread of the CPU, and what they wait for.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <ucontext.h>
+#include <vector_functions.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#undef __device__
+#undef __global__
+#undef __host__
+#undef __forceinline__
+#undef __launch_bounds__
+#undef __shared__
+#undef __align__
+#undef __grid_constant__
+#undef __cluster_dims__
+#define __device__
+#define __global__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__
+#define __align__(n)
+#define __grid_constant__
+#define __cluster_dims__(...)
+
+namespace siamese::kernels::tile {
+alignas(1024) inline char tile_memory[232448];  // the kernels' dynamic shared memory
+}
+
+namespace emulator {
+
+using siamese::kernels::tile::tile_memory;
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+/// What has happened so far: a turn of all threads in which nothing does is the last one.
+inline int64_t& steps() {
+  static int64_t count = 0;
+  return count;
+}
+
+struct Barrier {
+  int arrived = 0;
+  unsigned generation = 0;
+};
+/// A barrier in shared memory that counts arrivals and bytes.
+struct Arrivals {
+  int count = 0, pending = 0;
+  int64_t bytes = 0;
+  unsigned phase = 0;
+  void check() {
+    if (pending < 0) throw std::logic_error("more arrivals than the barrier counts");
+    if (pending == 0 && bytes == 0) pending = count, ++phase;
+    ++steps();
+  }
+};
+/// Four words of every lane.
+using Slot = uint32_t[32][4];
+struct Warp : Barrier {
+  Slot slot[2];  // in turn, so that a fast lane does not overwrite what a slow one has yet to read
+};
+struct Block {
+  Index index;
+  char* memory = nullptr;
+  std::vector<Warp> warps;
+  std::map<int, Barrier> barriers;
+  std::map<uint32_t, Arrivals> arrivals;
+};
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  Block* block = nullptr;
+  Index thread;
+  int linear = 0;
+  bool done = false;
+};
+struct State {
+  ucontext_t scheduler;
+  std::vector<Fiber> fibers;
+  std::vector<Block> blocks;  // those at work
+  Barrier all;                // of all their threads
+  Fiber* current = nullptr;
+  Index grid, size;
+  size_t shared = 0;
+  std::function<void()> body;
+  std::exception_ptr failure;
+};
+inline State state;
+inline Block& block() { return *state.current->block; }
+
+inline void yield() { swapcontext(&state.current->context, &state.scheduler); }
+inline void run_fiber() {
+  try {
+    state.body();
+  } catch (...) {
+    state.failure = std::current_exception();
+  }
+  state.current->done = true;
+  yield();
+}
+
+/// A block's shared memory: the first one's is where the tile kernels find theirs.
+inline char* memory_of(size_t place) {
+  static std::vector<std::unique_ptr<char[]>> others;
+  if (place == 0) return tile_memory;
+  while (others.size() < place) others.push_back(std::make_unique<char[]>(sizeof tile_memory + 1024));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(others[place - 1].get());
+  return others[place - 1].get() + (1024 - begin % 1024);
+}
+
+/// All threads of the blocks at work, in turns, until the last one is done.
+inline void run_all() {
+  for (size_t left = state.fibers.size(); left > 0;) {
+    const int64_t before = steps();
+    for (Fiber& f : state.fibers) {
+      if (f.done) continue;
+      state.current = &f;
+      swapcontext(&state.scheduler, &f.context);
+      if (state.failure) std::rethrow_exception(state.failure);
+      if (f.done) --left, ++steps();
+    }
+    if (steps() == before) throw std::logic_error("the kernel hangs");
+  }
+}
+
+/// The threads of a block that is to work at place `at` of those that work together.
+inline void prepare(size_t at, unsigned index) {
+  constexpr size_t kStack = 1 << 16;
+  const size_t threads = static_cast<size_t>(state.size.x) * state.size.y;
+  Block& block = state.blocks[at];
+  block.index = {index, 0, 0}, block.memory = memory_of(at), block.warps = std::vector<Warp>(threads / 32);
+  std::memset(block.memory, 0xff, sizeof tile_memory);
+  for (size_t i = 0; i < threads; ++i) {
+    Fiber& f = state.fibers[at * threads + i];
+    f.stack = std::make_unique<char[]>(kStack);
+    f.block = &block;
+    f.thread = {static_cast<unsigned>(i) % state.size.x, static_cast<unsigned>(i) / state.size.x, 0};
+    f.linear = static_cast<int>(i);
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = kStack, f.context.uc_link = nullptr;
+    makecontext(&f.context, run_fiber, 0);
+  }
+}
+
+/// kernel<<<grid, size, shared>>>, `together` blocks at a time: throws where the kernel hangs or leaves its shared
+/// memory.
+inline void launch(unsigned grid, Index size, size_t shared, const std::function<void()>& kernel,
+                   unsigned together = 1) {
+  state.grid = {grid, 1, 1}, state.size = size, state.shared = shared, state.body = kernel, state.failure = nullptr;
+  for (unsigned first = 0; first < grid; first += together) {
+    state.fibers = std::vector<Fiber>(static_cast<size_t>(size.x) * size.y * together);
+    state.blocks = std::vector<Block>(together);
+    state.all = {};
+    for (unsigned i = 0; i < together; ++i) prepare(i, first + i);
+    run_all();
+    for (const Block& block : state.blocks)
+      for (size_t i = shared; i < sizeof tile_memory; ++i)
+        if (block.memory[i] != static_cast<char>(0xff)) throw std::logic_error("written past the end of shared memory");
+  }
+}
+
+inline void arrive_at(Barrier& barrier, int threads) {
+  if (++barrier.arrived == threads) barrier.arrived = 0, ++barrier.generation;
+  ++steps();
+}
+inline void wait_at(Barrier& barrier, int threads) {
+  const unsigned now = barrier.generation;
+  arrive_at(barrier, threads);
+  while (barrier.generation == now) yield();
+}
+
+/// What every lane of the warp gives, up to four words, until the exchange after next.
+template <class... T>
+const Slot& gather(const T&... v) {
+  Warp& warp = block().warps[static_cast<size_t>(state.current->linear / 32)];
+  Slot& slot = warp.slot[warp.generation % 2];
+  int i = 0;
+  (std::memcpy(&slot[state.current->linear % 32][i++], &v, 4), ...);
+  wait_at(warp, 32);
+  return slot;
+}
+/// Every lane gives v and takes that of lane `from`, or of the lane whose number differs from its own by the bits of
+/// it.
+template <class T>
+T exchange(T v, int from, bool relative) {
+  static_assert(sizeof(T) == 4);
+  T out;
+  std::memcpy(&out, gather(v)[relative ? state.current->linear % 32 ^ from : from], 4);
+  return out;
+}
+
+/// bf16 bits of f, rounded to nearest even.
+inline uint32_t rounded(float f) {
+  uint32_t w;
+  std::memcpy(&w, &f, 4);
+  return (w + 0x7fff + ((w >> 16) & 1)) >> 16;
+}
+
+}  // namespace emulator
