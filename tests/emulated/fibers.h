@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <vector>
 
@@ -70,9 +71,20 @@ using Slot = uint32_t[32][4];
 struct Warp : Barrier {
   Slot slot[2];  // in turn, so that a fast lane does not overwrite what a slow one has yet to read
 };
+/// Products of a warpgroup's threads, in groups that begin when all of them have handed theirs in; they read shared
+/// memory and write registers when somebody waits for them.
+struct Warpgroup {
+  struct Group {
+    int threads = 0;
+    std::vector<std::function<void()>> products;
+  };
+  int64_t done = 0;
+  std::map<int64_t, Group> groups;
+};
 struct Block {
   Index index;
   char* memory = nullptr;
+  std::map<int, Warpgroup> warpgroups;
   std::vector<Warp> warps;
   std::map<int, Barrier> barriers;
   std::map<uint32_t, Arrivals> arrivals;
@@ -84,12 +96,23 @@ struct Fiber {
   Index thread;
   int linear = 0;
   bool done = false;
+  int stores = 0;                               // boxes that are still to be read from shared memory
+  std::vector<std::function<void()>> products;  // not yet handed in
+  int64_t groups = 0;                           // handed in
+};
+/// A copy on its way: it reads and writes in some later turn.
+struct Copy {
+  int64_t due;
+  std::function<void()> run;
 };
 struct State {
   ucontext_t scheduler;
   std::vector<Fiber> fibers;
   std::vector<Block> blocks;  // those at work
   Barrier all;                // of all their threads
+  std::vector<Copy> copies;
+  int64_t turn = 0;
+  std::mt19937 random;
   Fiber* current = nullptr;
   Index grid, size;
   size_t shared = 0;
@@ -119,10 +142,29 @@ inline char* memory_of(size_t place) {
   return others[place - 1].get() + (1024 - begin % 1024);
 }
 
+/// A copy by the engine: none overtakes its thread, but they overtake each other, and some take their time.
+inline void later(std::function<void()> copy) {
+  const unsigned most = state.random() % 5 == 0 ? 300 : 6;
+  state.copies.push_back({state.turn + 1 + static_cast<int64_t>(state.random() % most), std::move(copy)});
+}
+inline void run_copies(int64_t due) {
+  for (size_t i = 0; i < state.copies.size();) {
+    if (state.copies[i].due > due) {
+      ++i;
+      continue;
+    }
+    const Copy copy = std::move(state.copies[i]);
+    state.copies.erase(state.copies.begin() + static_cast<std::ptrdiff_t>(i));
+    copy.run();
+    ++steps();
+  }
+}
+
 /// All threads of the blocks at work, in turns, until the last one is done.
 inline void run_all() {
   for (size_t left = state.fibers.size(); left > 0;) {
     const int64_t before = steps();
+    run_copies(++state.turn);
     for (Fiber& f : state.fibers) {
       if (f.done) continue;
       state.current = &f;
@@ -130,8 +172,9 @@ inline void run_all() {
       if (state.failure) std::rethrow_exception(state.failure);
       if (f.done) --left, ++steps();
     }
-    if (steps() == before) throw std::logic_error("the kernel hangs");
+    if (steps() == before && state.copies.empty()) throw std::logic_error("the kernel hangs");
   }
+  if (!state.copies.empty()) throw std::logic_error("a block left while copies from or to it were under way");
 }
 
 /// The threads of a block that is to work at place `at` of those that work together.
@@ -161,7 +204,7 @@ inline void launch(unsigned grid, Index size, size_t shared, const std::function
   for (unsigned first = 0; first < grid; first += together) {
     state.fibers = std::vector<Fiber>(static_cast<size_t>(size.x) * size.y * together);
     state.blocks = std::vector<Block>(together);
-    state.all = {};
+    state.all = {}, state.copies.clear(), state.turn = 0, state.random.seed(first);
     for (unsigned i = 0; i < together; ++i) prepare(i, first + i);
     run_all();
     for (const Block& block : state.blocks)

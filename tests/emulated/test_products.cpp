@@ -113,14 +113,15 @@ class QkvCase {
   std::vector<float> cos_, sin_, rho_;
 };
 
-// Rows that end within a tile; tiles with heads of q and of k, and past the last head; more tiles than clusters.
+// Rows that end within a tile; tiles with heads of q and of k, and past the last head; more tiles than clusters, more
+// depth steps than stages.
+const Size kSizes[] = {{300, 100, 2, 2, 128, 1}, {70, 35, 4, 2, 64, 2}, {140, 70, 2, 2, 512, 1}};
+
 TEST(EmulatedProducts, TurnQueriesAndKeys) {
-  QkvCase({300, 100, 2, 2, 128, 1}).check_turned();
-  QkvCase({70, 35, 4, 2, 64, 2}).check_turned();
+  for (const Size& size : kSizes) QkvCase(size).check_turned();
 }
 TEST(EmulatedProducts, NormAndTurn) {
-  QkvCase({300, 100, 2, 2, 128, 1}).check_normed();
-  QkvCase({70, 35, 4, 2, 64, 2}).check_normed();
+  for (const Size& size : kSizes) QkvCase(size).check_normed();
 }
 
 }  // namespace

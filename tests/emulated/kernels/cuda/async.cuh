@@ -1,4 +1,4 @@
-// Stands in for src/kernels/cuda/async.cuh: copies, which arrive at once.
+// Stands in for src/kernels/cuda/async.cuh: copies. Those of single words arrive at once.
 #pragma once
 
 #include "emulator.h"
@@ -15,10 +15,12 @@ inline void copy_bulk(uint32_t shared, const void* global, unsigned bytes, uint3
   if (bytes % 16 != 0 || shared % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0)
     throw std::logic_error("a bulk copy that is not aligned");
   if (shared + bytes > emulator::state.shared) throw std::logic_error("a bulk copy past the end of shared memory");
-  std::memcpy(emulator::block().memory + shared, global, bytes);
-  emulator::Arrivals& a = emulator::block().arrivals.at(barrier);
-  a.bytes -= bytes;
-  a.check();
+  emulator::later([=, block = &emulator::block()] {
+    std::memcpy(block->memory + shared, global, bytes);
+    emulator::Arrivals& a = block->arrivals.at(barrier);
+    a.bytes -= bytes;
+    a.check();
+  });
 }
 
 }  // namespace siamese::kernels

@@ -1,5 +1,4 @@
-// Stands in for src/kernels/cuda/hopper.cuh: barriers, boxes, products of a warpgroup, fragments. Copies arrive and
-// products end at once.
+// Stands in for src/kernels/cuda/hopper.cuh: barriers, boxes, products of a warpgroup, fragments.
 #pragma once
 
 #include <cuda.h>
@@ -19,11 +18,12 @@ inline Block& block_of(uint32_t address) {
   return address > kPlace ? emulator::state.blocks.at((address >> kBlockShift) - 1) : emulator::block();
 }
 inline Arrivals& arrivals_at(uint32_t barrier) { return block_of(barrier).arrivals.at(barrier & kPlace); }
-/// `bytes` of this block's shared memory.
-inline char* memory_at(uint32_t address, uint32_t bytes) {
+/// `bytes` of a block's shared memory.
+inline char* memory_at(Block& block, uint32_t address, uint32_t bytes) {
   if (address + bytes > emulator::state.shared) throw std::logic_error("past the end of shared memory");
-  return emulator::block().memory + address;
+  return block.memory + address;
 }
+inline char* memory_at(uint32_t address, uint32_t bytes) { return memory_at(emulator::block(), address, bytes); }
 template <class T>
 T read_shared(uint32_t address) {
   if (address % sizeof(T) != 0) throw std::logic_error("a read of shared memory that is not aligned");
@@ -93,34 +93,39 @@ struct Map {
       : data(p), batch(b), rows(r), columns(c), stride(s), box_rows(br), box_columns(bc) {}
 };
 
-inline void load_box(const CUtensorMap& map, uint32_t to, uint32_t barrier, int column, int row, int batch = 0) {
-  const Map m(map);
-  m.each(to, column, row, batch, [](uint32_t at, const char* from) {
-    const uint16_t none = 0;
-    std::memcpy(memory_at(at, 2), from != nullptr ? from : reinterpret_cast<const char*>(&none), 2);
+inline void load_box_to(Block& block, const Map& map, uint32_t to, uint32_t barrier, int column, int row, int batch) {
+  emulator::later([=, &block] {
+    map.each(to, column, row, batch, [&](uint32_t at, const char* from) {
+      const uint16_t none = 0;
+      std::memcpy(memory_at(block, at, 2), from != nullptr ? from : reinterpret_cast<const char*>(&none), 2);
+    });
+    Arrivals& a = block.arrivals.at(barrier);
+    a.bytes -= map.bytes();
+    a.check();
   });
-  Arrivals& a = arrivals_at(barrier);
-  a.bytes -= m.bytes();
-  a.check();
 }
-/// Both blocks have the same layout: the other one's memory and barrier as well.
+inline void load_box(const CUtensorMap& map, uint32_t to, uint32_t barrier, int column, int row, int batch = 0) {
+  load_box_to(emulator::block(), Map(map), to, barrier, column, row, batch);
+}
 inline void load_box_to_all(const CUtensorMap& map, uint32_t to, uint32_t barrier, int column, int row, uint16_t mask) {
-  Block* const mine = emulator::state.current->block;
-  for (size_t i = 0; i < emulator::state.blocks.size(); ++i) {
-    if ((mask >> i & 1) == 0) continue;
-    emulator::state.current->block = &emulator::state.blocks[i];
-    load_box(map, to, barrier, column, row);
-  }
-  emulator::state.current->block = mine;
+  for (size_t i = 0; i < emulator::state.blocks.size(); ++i)
+    if ((mask >> i & 1) != 0) load_box_to(emulator::state.blocks[i], Map(map), to, barrier, column, row, 0);
 }
 inline void store_box(const CUtensorMap& map, uint32_t from, int column, int row, int batch = 0) {
-  Map(map).each(from, column, row, batch, [](uint32_t at, char* to) {
-    if (to != nullptr) std::memcpy(to, memory_at(at, 2), 2);
+  ++emulator::state.current->stores;
+  emulator::later([=, m = Map(map), fiber = emulator::state.current] {
+    m.each(from, column, row, batch, [&](uint32_t at, char* to) {
+      if (to != nullptr) std::memcpy(to, memory_at(*fiber->block, at, 2), 2);
+    });
+    --fiber->stores;
   });
 }
 inline void store_commit() {}
-template <int>
-void store_wait_read() {}
+template <int pending>
+void store_wait_read() {
+  static_assert(pending == 0);
+  while (emulator::state.current->stores > 0) emulator::yield();
+}
 inline void fence_for_copies() {}
 inline void prefetch_map(const CUtensorMap&) {}
 
@@ -129,49 +134,83 @@ inline uint64_t matrix_at(uint32_t address, uint32_t major, uint32_t stride) {
          static_cast<uint64_t>(stride >> 4) << 32;
 }
 inline void products_begin() {}
-inline void products_commit() {}
-template <int>
-void products_wait() {}
+inline emulator::Warpgroup& warpgroup() { return emulator::block().warpgroups[emulator::state.current->linear / 128]; }
+inline void products_commit() {
+  emulator::Fiber& fiber = *emulator::state.current;
+  emulator::Warpgroup::Group& group = warpgroup().groups[++fiber.groups];
+  ++group.threads;
+  for (auto& product : fiber.products) group.products.push_back(std::move(product));
+  fiber.products.clear();
+  ++emulator::steps();
+}
+template <int pending>
+void products_wait() {
+  emulator::Warpgroup& all = warpgroup();
+  while (all.done < emulator::state.current->groups - pending) {
+    const auto next = all.groups.find(all.done + 1);
+    if (next == all.groups.end() || next->second.threads < 128) {
+      emulator::yield();
+      continue;
+    }
+    for (const auto& product : next->second.products) product();
+    all.groups.erase(next);
+    ++all.done, ++emulator::steps();
+  }
+}
 
-inline float bf16_at(uint32_t address) {
+inline float bf16_at(Block& block, uint32_t address) {
   uint16_t bits;
-  std::memcpy(&bits, memory_at(address ^ ((address >> 7 & 7) << 4), 2), 2);
+  std::memcpy(&bits, memory_at(block, address ^ ((address >> 7 & 7) << 4), 2), 2);
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 /// Value (i, k) of an operand in shared memory, i of M or N.
-inline float operand(uint64_t matrix, bool k_fastest, int i, int k) {
+inline float operand(Block& block, uint64_t matrix, bool k_fastest, int i, int k) {
   const uint32_t begin = static_cast<uint32_t>(matrix & 0x3fff) << 4, major = static_cast<uint32_t>(matrix >> 16) << 4,
                  stride = static_cast<uint32_t>(matrix >> 32) << 4;
   const auto row = static_cast<uint32_t>(k_fastest ? i : k), column = static_cast<uint32_t>(k_fastest ? k : i);
-  return bf16_at(begin + row / 8 * stride + row % 8 * 128 + column / 64 * (major & 0x3ffff) + column % 64 * 2);
+  return bf16_at(block, begin + row / 8 * stride + row % 8 * 128 + column / 64 * (major & 0x3ffff) + column % 64 * 2);
 }
-/// This thread's part of d[64 × n] += A·B over 16 of k; a(row of the warp's 16, k) gives A.
+/// A's part of a thread: rows i and i + 8 of its warp's 16, all of k.
+struct Rows {
+  float v[2][16];
+};
+/// This thread's part of d[64 × n] += A·B over 16 of k; a(block) gives A's part when the product is made.
 template <int n, class A>
 void multiply(float (&d)[n / 2], const A& a, uint64_t b, bool k_fastest, int add) {
   const int lane = emulator::state.current->linear % 32;
-  float rows[2][16];
-  for (int r = 0; r < 2; ++r)
-    for (int k = 0; k < 16; ++k) rows[r][k] = a(lane / 4 + 8 * r, k);
-  for (int j = 0; j < n / 8; ++j)
-    for (int c = 0; c < 2; ++c) {
-      float column[16];
-      for (int k = 0; k < 16; ++k) column[k] = operand(b, k_fastest, 8 * j + lane % 4 * 2 + c, k);
-      for (int r = 0; r < 2; ++r) {
-        float sum = add != 0 ? d[4 * j + 2 * r + c] : 0.f;
-        for (int k = 0; k < 16; ++k) sum += rows[r][k] * column[k];
-        d[4 * j + 2 * r + c] = sum;
+  emulator::state.current->products.push_back([=, &d, block = &emulator::block()] {
+    const Rows rows = a(*block);
+    for (int j = 0; j < n / 8; ++j)
+      for (int c = 0; c < 2; ++c) {
+        float column[16];
+        for (int k = 0; k < 16; ++k) column[k] = operand(*block, b, k_fastest, 8 * j + lane % 4 * 2 + c, k);
+        for (int r = 0; r < 2; ++r) {
+          float sum = add != 0 ? d[4 * j + 2 * r + c] : 0.f;
+          for (int k = 0; k < 16; ++k) sum += rows.v[r][k] * column[k];
+          d[4 * j + 2 * r + c] = sum;
+        }
       }
-    }
+  });
 }
-/// Row 0 of the warp in its warpgroup's 64.
-inline int first_row() { return emulator::state.current->linear / 32 % 4 * 16; }
+/// A in shared memory.
+struct FromMemory {
+  uint64_t matrix;
+  bool k_fastest;
+  int row = emulator::state.current->linear / 32 % 4 * 16 + emulator::state.current->linear % 32 / 4;
+
+  Rows operator()(Block& block) const {
+    Rows rows;
+    for (int r = 0; r < 2; ++r)
+      for (int k = 0; k < 16; ++k) rows.v[r][k] = operand(block, matrix, k_fastest, row + 8 * r, k);
+    return rows;
+  }
+};
 
 /// n = 128, 176 or 192: A's k runs fastest.
 template <bool n_fastest, int half>
 void product(float (&d)[half], uint64_t a, uint64_t b, int add) {
   static_assert(half != 32);
-  multiply<2 * half>(
-      d, [&](int row, int k) { return operand(a, true, first_row() + row, k); }, b, !n_fastest, add);
+  multiply<2 * half>(d, FromMemory{a, true}, b, !n_fastest, add);
 }
 
 inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

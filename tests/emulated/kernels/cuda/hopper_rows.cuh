@@ -13,20 +13,21 @@ void hold(uint32_t (&)[n]) {}
 template <bool n_fastest, int half>
 void product(float (&d)[half], const uint32_t* a, uint64_t b, int add) {
   const emulator::Slot& slot = emulator::gather(a[0], a[1], a[2], a[3]);
+  const int lane = emulator::state.current->linear % 32;
+  Rows rows;
   // Columns 2t and 2t + 1 of rows i and i + 8 in registers 0 and 1, those 8 on in registers 2 and 3.
+  for (int r = 0; r < 2; ++r)
+    for (int k = 0; k < 16; ++k) {
+      const uint32_t both = slot[lane / 4 * 4 + k % 8 / 2][r + k / 8 * 2];
+      rows.v[r][k] = __uint_as_float(k % 2 == 0 ? both << 16 : both & 0xffff0000U);
+    }
   multiply<2 * half>(
-      d,
-      [&](int row, int k) {
-        const uint32_t both = slot[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
-        return __uint_as_float(k % 2 == 0 ? both << 16 : both & 0xffff0000U);
-      },
-      b, !n_fastest, add);
+      d, [rows](Block&) { return rows; }, b, !n_fastest, add);
 }
 /// Both in shared memory; B's columns run fastest, and A's rows where m_fastest.
 template <bool m_fastest>
 void product(float (&d)[32], uint64_t a, uint64_t b, int add) {
-  multiply<64>(
-      d, [&](int row, int k) { return operand(a, !m_fastest, first_row() + row, k); }, b, false, add);
+  multiply<64>(d, FromMemory{a, !m_fastest}, b, false, add);
 }
 
 inline float exp2_fast(float x) { return std::exp2(x); }
