@@ -24,6 +24,24 @@ at::Tensor document_mask(const at::Tensor& documents) {
   return ((documents.unsqueeze(2) == documents.unsqueeze(1)) & causal).unsqueeze(1);
 }
 
+/// Causal attention of documents, one after the other: no mask of all tokens by all tokens. q, k, v [B, heads, T, dim].
+at::Tensor attend_by_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const std::vector<int32_t>& ends) {
+  const int64_t length = q.size(2);
+  TORCH_CHECK(ends.back() == q.size(0) * length, "[attention] documents end at ", ends.back(), " but there are ",
+              q.size(0), " x ", length, " tokens");
+  std::vector<at::Tensor> rows, parts;
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    const int64_t row = ends[i] / length, first = ends[i] % length, last = ends[i + 1] - row * length;
+    auto part = [&](const at::Tensor& t) { return t.narrow(0, row, 1).slice(2, first, last); };
+    parts.push_back(at::scaled_dot_product_attention(part(q), part(k), part(v), {}, 0.0, /*is_causal=*/true));
+    if (last < length) continue;
+    rows.push_back(parts.size() == 1 ? parts[0] : at::cat(parts, 2));
+    parts.clear();
+  }
+  return rows.size() == 1 ? rows[0] : at::cat(rows, 0);
+}
+
 }  // namespace
 
 bool Attention::takes_packed(const Forward& forward) const {
@@ -96,6 +114,8 @@ at::Tensor Attention::attend(const at::Tensor& q, const at::Tensor& k, const at:
                              const Forward& forward) const {
   const int64_t t = q.size(2), past = k.size(2) - t;
   const bool drop = forward.training && dropout > 0, causal = rope != nullptr;
+  if (!drop && forward.documents.defined() && forward.host_document_ends && past == 0)
+    return attend_by_documents(q, k, v, *forward.host_document_ends);
   if (!drop && !forward.documents.defined() && (past == 0 || t == 1))
     return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/causal && past == 0 && t > 1);
   const at::Tensor mask = forward.documents.defined()

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct Forward {
   at::Tensor documents;      // [B, T] document numbers for masking; undefined: one document a row
   at::Tensor document_ends;  // the same on the GPU: where documents end in the B·T tokens (ops/attention.h)
   int64_t longest_document = 0;
+  /// And on the host: attention that variable length does not serve takes document after document.
+  std::shared_ptr<const std::vector<int32_t>> host_document_ends;
   at::Tensor path_scales;    // [sub-layers, B] factors of DropPath drawn before; undefined: drawn where they are used
   KvCache* cache = nullptr;  // generation: append to it and attend to it
   RoutingReport* routing = nullptr;  // mixtures append to it

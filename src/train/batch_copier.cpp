@@ -34,7 +34,7 @@ void BatchCopier::send(std::span<const int64_t> ids) {
       const DocumentEnds found = document_ends(rows, shape_.eos);
       std::memcpy(to + ids_bytes() + static_cast<int64_t>(sent_.size()) * ends_bytes(), found.ends.data(),
                   found.ends.size() * sizeof(int32_t));
-      sent_.push_back({static_cast<int64_t>(found.ends.size()), found.longest});
+      sent_.push_back({std::make_shared<const std::vector<int32_t>>(found.ends), found.longest});
     }
   }
   lanes_[last_]->send();
@@ -52,9 +52,11 @@ at::Tensor BatchCopier::ids(int64_t part) const {
 
 void BatchCopier::mask(Forward& forward, int64_t part) const {
   const Ends& e = ends_.at(static_cast<size_t>(part));
-  // Both: models that attention of variable length does not serve (fp32, dropout) take the numbers.
+  // Dropout on attention's probabilities, which lie in memory then, takes the numbers.
   forward.documents = document_numbers(ids(part).slice(1, 0, shape_.width - 1), shape_.eos);
-  forward.document_ends = target_.narrow(0, ids_bytes() + part * ends_bytes(), e.count * 4).view(at::kInt);
+  const auto bytes = static_cast<int64_t>(e.all->size() * sizeof(int32_t));
+  forward.document_ends = target_.narrow(0, ids_bytes() + part * ends_bytes(), bytes).view(at::kInt);
+  forward.host_document_ends = e.all;
   forward.longest_document = e.longest;
 }
 

@@ -40,9 +40,10 @@ class BatchCopier {
   // With one, `send` would wait for the batch of the step just issued, which leaves only when the step before has
   // begun. With two it waits for the batch before, and Readback lets the host run no further ahead: that one has left.
   static constexpr size_t kLanes = 2;
-  /// The ends of a micro-batch's documents, of which the host must know these two.
+  /// The ends of a micro-batch's documents.
   struct Ends {
-    int64_t count = 0, longest = 0;
+    std::shared_ptr<const std::vector<int32_t>> all;
+    int64_t longest = 0;
   };
   int64_t ids_bytes() const;
   int64_t ends_bytes() const;  // of one micro-batch, at the most

@@ -30,13 +30,14 @@ DocumentEnds document_ends(const at::Tensor& ids, int64_t eos) {
 
 void mask_documents(Forward& forward, const at::Tensor& ids, int64_t eos, at::Device device) {
   const at::Tensor numbers = document_numbers(ids, eos);
+  const DocumentEnds found = document_ends(ids, eos);
+  forward.host_document_ends = std::make_shared<const std::vector<int32_t>>(found.ends);
   if (device.is_cpu()) {
     forward.documents = numbers;
     return;
   }
-  // Both: models that attention of variable length does not serve (fp32, dropout) take the numbers.
+  // Dropout on attention's probabilities, which lie in memory then, takes the numbers.
   forward.documents = numbers.pin_memory().to(device, /*non_blocking=*/true);
-  const DocumentEnds found = document_ends(ids, eos);
   const at::Tensor ends =
       at::empty({static_cast<int64_t>(found.ends.size())}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
   std::memcpy(ends.mutable_data_ptr(), found.ends.data(), found.ends.size() * sizeof(int32_t));

@@ -19,8 +19,8 @@ struct DocumentEnds {
 /// ids [B, T], int64, on the CPU; rows may be strided.
 DocumentEnds document_ends(const at::Tensor& ids, int64_t eos);
 
-/// Fills in what masks documents for ids [B, T] (on the CPU) on `device`: the number of each token's document and, on a
-/// GPU, the ends for attention of variable length, which go there without waiting.
+/// Fills in what masks documents for ids [B, T] (on the CPU) on `device`: the number of each token's document, the ends
+/// on the host and, on a GPU, for attention of variable length, where they go without waiting.
 void mask_documents(Forward& forward, const at::Tensor& ids, int64_t eos, at::Device device);
 
 }  // namespace siamese

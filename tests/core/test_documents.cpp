@@ -42,12 +42,36 @@ TEST(Documents, AnEndBelongsToItsDocumentAndARowEndsOne) {
   EXPECT_EQ(document_ends(ids, 9).ends, (std::vector<int32_t>{0, 4, 8}));
 }
 
-TEST(Documents, TheCpuKeepsTheNumbers) {
+TEST(Documents, TheCpuKeepsTheNumbersAndTheEnds) {
   Forward forward;
   const at::Tensor ids = random_ids(2, 9, 4);
   mask_documents(forward, ids, 1, at::kCPU);
   EXPECT_TRUE(at::equal(forward.documents, document_numbers(ids, 1)));
   EXPECT_FALSE(forward.document_ends.defined());
+  EXPECT_EQ(*forward.host_document_ends, document_ends(ids, 1).ends);
+}
+
+// By ends attention goes from document to document, by numbers alone under a mask: the same losses and gradients.
+TEST(Documents, OneAfterTheOtherIsWhatTheMaskGives) {
+  for (const char* scheme : {"pre", "siamese_hybrid"})
+    for (const int64_t kv_heads : {2, 1}) {
+      ModelConfig config = tiny_config(scheme);
+      config.n_kv_heads = kv_heads;
+      ModelOptions options;
+      options.dtype = options.stream_dtype = at::kDouble;
+      LanguageModel model(config, options);
+      fill_randomly(model.params());
+      const at::Tensor ids = random_ids(3, 24, 4), in = ids.slice(1, 0, 23);
+      Forward by_ends, by_numbers;
+      mask_documents(by_ends, in, 1, at::kCPU);
+      by_numbers.documents = by_ends.documents;
+      ASSERT_GT(by_ends.host_document_ends->size(), 6U);
+      const at::Tensor a = model.loss(ids, by_ends).total, b = model.loss(ids, by_numbers).total;
+      EXPECT_NEAR(a.item<double>(), b.item<double>(), 1e-12);
+      EXPECT_GT(std::abs(a.item<double>() - model.loss(ids, {}).total.item<double>()), 1e-4);
+      const auto ga = gradients(a, model.params()), gb = gradients(b, model.params());
+      for (size_t i = 0; i < ga.size(); ++i) EXPECT_TRUE(at::allclose(ga[i], gb[i], 1e-9, 1e-12)) << scheme << ' ' << i;
+    }
 }
 
 }  // namespace
