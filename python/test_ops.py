@@ -50,7 +50,7 @@ def make_step(name, dtype, device, layer=False, shape=(3, 5, 24)):
         if letter in tensors:
             args[what] = leaf((shape[0], shape[-1]), 0.0, 0.5)
     if "p" in tensors:
-        args["row_scale"] = torch.tensor([0.0, 1.25, 0.5][:shape[0]], device=device)
+        args["row_scale"] = torch.tensor([1.25, 0.0, 0.5][:shape[0]], device=device)
     return args | dict(a=a, eps=1e-5, flags=flags | int(layer), dtype=dtype)
 
 

@@ -28,12 +28,13 @@ const Size kSizes[] = {{1024, 32768, 16}, {2048, 16384, 4}, {384, 50432, 256}, {
 struct TimedForm {
   const char* form;
   bool joined = false, layer_too = false;
+  const char* label = nullptr;  // where the form's name is another scheme's
 };
 const TimedForm kTimed[] = {{"pre", false, true},
                             {"post"},
                             {"siamese", true, true},
                             {"siamese_no_input_norm", true},
-                            {"hybrid", true},
+                            {"hybrid", true, false, "siamese_hybrid attention"},
                             {"reordered"},
                             {"sandwich"},
                             {"resi_dual"},
@@ -94,7 +95,8 @@ struct StepSets {
 
 void bench_form(OpTimer& timer, const StepSets& sets, const TimedForm& timed, bool layer, const std::string& size) {
   const StepForm& form = form_named(timed.form);
-  const std::string op = fmt::format("stream_step {} {}", form.name, layer ? "LayerNorm" : "RMSNorm");
+  const std::string op = fmt::format("stream_step {} {}", timed.label != nullptr ? timed.label : form.name,
+                                     layer ? "LayerNorm" : "RMSNorm");
   if (!timer.wants(op)) return;
   std::vector<StepCall> calls;
   for (size_t set = 0; set < kOpSets; ++set) calls.push_back(sets.call(form, layer, timed.joined, set));

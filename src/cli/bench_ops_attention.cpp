@@ -8,6 +8,7 @@
 #include "ops/attention_norms.h"
 #include "ops/gemm.h"
 #include "ops/gemm_qkv_norm.h"
+#include "ops/gpu_tools.h"
 #include "ops/own_attention.h"
 #include "ops/qkv_rope.h"
 
@@ -24,7 +25,9 @@ struct Shape {
 
 void bench_norms(OpTimer& timer, const Shape& s, bool inside) {
   const std::string op = fmt::format("qkv_norms {}", inside ? "inside" : "apart");
-  if (!timer.wants(op) || !own_attention_fits(kDim, timer.device)) return;
+  if (!timer.wants(op) || !own_attention_fits(kDim, timer.device) ||
+      !gpu_tools()->attention_norms_fit(s.batch, s.length, s.heads, s.heads, s.k))
+    return;
   const auto x = noise_sets(timer, {s.batch * s.length, s.k}),
              g = noise_sets(timer, {s.batch, s.length, s.heads, kDim});
   const Tensor w = noise_sets(timer, {3 * s.heads * kDim, s.k})[0], gain = at::ones({kDim}, w.options());
@@ -51,7 +54,7 @@ void bench_norms(OpTimer& timer, const Shape& s, bool inside) {
   timer.row(op, size, "product", ends + (inside ? 5 * heads / 3 : 3 * heads), forward);
   forward(0);
   const auto [out, sums] = own_attention(packed, s.heads, s.heads);
-  timer.row(op, size, "attention back", inside ? 3 * heads + heads / 3 : 6 * heads, [&](int set) {
+  timer.row(op, size, "attention back", (inside ? 10 : 17) * heads / 3, [&](int set) {
     const Tensor& up = g[static_cast<size_t>(set)];
     if (inside) {
       attention_norms_backward(up, packed, out, sums, false, {core.cos, core.sin, {gain, gain, gain}, n.raw, n.rho});

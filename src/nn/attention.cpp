@@ -27,19 +27,23 @@ at::Tensor document_mask(const at::Tensor& documents) {
 /// Causal attention of documents, one after the other: no mask of all tokens by all tokens. q, k, v [B, heads, T, dim].
 at::Tensor attend_by_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                const std::vector<int32_t>& ends) {
-  const int64_t length = q.size(2);
-  TORCH_CHECK(ends.back() == q.size(0) * length, "[attention] documents end at ", ends.back(), " but there are ",
-              q.size(0), " x ", length, " tokens");
-  std::vector<at::Tensor> rows, parts;
-  for (size_t i = 0; i + 1 < ends.size(); ++i) {
-    const int64_t row = ends[i] / length, first = ends[i] % length, last = ends[i + 1] - row * length;
-    auto part = [&](const at::Tensor& t) { return t.narrow(0, row, 1).slice(2, first, last); };
-    parts.push_back(at::scaled_dot_product_attention(part(q), part(k), part(v), {}, 0.0, /*is_causal=*/true));
-    if (last < length) continue;
-    rows.push_back(parts.size() == 1 ? parts[0] : at::cat(parts, 2));
-    parts.clear();
-  }
-  return rows.size() == 1 ? rows[0] : at::cat(rows, 0);
+  const int64_t rows = q.size(0), length = q.size(2);
+  TORCH_CHECK(!ends.empty() && ends.back() == rows * length, "[attention] the ends of documents are not those of ",
+              rows, " x ", length, " tokens");
+  if (rows == 0) return at::empty_like(q);
+  std::vector<int64_t> sizes;
+  for (size_t i = 1; i < ends.size(); ++i) sizes.push_back(ends[i] - ends[i - 1]);
+  // One split, not slices: its backward is a single concatenation.
+  auto split = [&](const at::Tensor& t) { return t.transpose(1, 2).flatten(0, 1).split_with_sizes(sizes, 0); };
+  auto by_heads = [](const at::Tensor& t) { return t.transpose(0, 1).unsqueeze(0); };
+  const std::vector<at::Tensor> qs = split(q), ks = split(k), vs = split(v);
+  std::vector<at::Tensor> out;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    out.push_back(at::scaled_dot_product_attention(by_heads(qs[i]), by_heads(ks[i]), by_heads(vs[i]), {}, 0.0,
+                                                   /*is_causal=*/true)
+                      .squeeze(0)
+                      .transpose(0, 1));
+  return at::cat(out, 0).view({rows, length, q.size(1), q.size(3)}).transpose(1, 2);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// AdamW over all parameters at once: `siamese::adamw_plan_`, `siamese::adamw_accumulate_`, `siamese::adamw_step_`, for
-// a GPU, and on the CPU what they are held to. The formulas stand in kernels/cuda/adamw.h.
+// AdamW over all parameters at once: `siamese::adamw_plan_`, `siamese::adamw_accumulate_`, `siamese::adamw_step_`. Made
+// for a GPU; the CPU, which trains by LibTorch's fused one, has them for those who call them there. The formulas stand
+// in kernels/cuda/adamw.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -31,7 +31,7 @@ void accumulate_cpu(const Tensor& sums, const Tensor& tensors, const Tensor& gra
 void step_cpu(const Tensor& control, const Tensor& tensors, const Tensor& gradients, const Tensor& chunks,
               const Tensor& partials, const std::optional<Tensor>& loss) {
   const AdamwView v(tensors, gradients, chunks, control.device());
-  float* const sums = adamw_partials_of(partials, v);
+  float* const sums = adamw_partials_of(partials, v, control.device());
   kernels::AdamwControl* const c = adamw_control_of(control);
   over_chunks(v, [&](int64_t begin, int64_t end) { kernels::adamw_squares(host(v), begin, end, sums); });
   kernels::adamw_control(c, sums, v.chunk_count, adamw_loss_of(loss, control.device()));

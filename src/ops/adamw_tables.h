@@ -13,8 +13,9 @@ namespace siamese {
 template <class Row>
 int64_t adamw_rows(const at::Tensor& table, const char* name, at::Device device) {
   TORCH_CHECK(table.device() == device && table.is_contiguous() && table.scalar_type() == at::kByte &&
-                  table.numel() % static_cast<int64_t>(sizeof(Row)) == 0,
-              "[adamw] ", name, " must be a contiguous table of bytes on ", device);
+                  table.numel() % static_cast<int64_t>(sizeof(Row)) == 0 &&
+                  reinterpret_cast<uintptr_t>(table.const_data_ptr()) % alignof(Row) == 0,
+              "[adamw] ", name, " must be a contiguous, aligned table of bytes on ", device);
   return table.numel() / static_cast<int64_t>(sizeof(Row));
 }
 
@@ -51,9 +52,10 @@ inline float* adamw_sums_of(const at::Tensor& sums) {
   return sums.mutable_data_ptr<float>();
 }
 
-inline float* adamw_partials_of(const at::Tensor& partials, const AdamwView& v) {
-  TORCH_CHECK(partials.is_contiguous() && partials.scalar_type() == at::kFloat && partials.numel() >= v.chunk_count,
-              "[adamw] partials must be contiguous fp32 with room for ", v.chunk_count, " chunks");
+inline float* adamw_partials_of(const at::Tensor& partials, const AdamwView& v, at::Device device) {
+  TORCH_CHECK(partials.device() == device && partials.is_contiguous() && partials.scalar_type() == at::kFloat &&
+                  partials.numel() >= v.chunk_count,
+              "[adamw] partials must be contiguous fp32 on ", device, " with room for ", v.chunk_count, " chunks");
   return partials.mutable_data_ptr<float>();
 }
 

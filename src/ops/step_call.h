@@ -42,11 +42,16 @@ struct StepCall {
   bool on(StepFlag flag) const { return (flags & flag) != 0; }
   const at::Tensor& stream() const { return has(kX) ? t[kX] : t[kY]; }
   bool both() const { return has(kX) && has(kY); }
+  /// What only the GPU's training steps have: norms left pending, results kept and gradients joined for the next step.
+  bool between_steps() const {
+    return has(kXStats) || has(kGainBefore) || has(kBiasBefore) || on(kDefer) || on(kKeep) || on(kJoined) ||
+           a_next != 0;
+  }
   /// Anything the CPU kernels do not know.
   bool extended() const {
-    for (const StepTensor i : {kGainR, kBiasR, kGate, kRowScale, kShift, kScale, kXStats, kGainBefore, kBiasBefore})
+    for (const StepTensor i : {kGainR, kBiasR, kGate, kRowScale, kShift, kScale})
       if (has(i)) return true;
-    return on(kNormR) || on(kSkipY) || on(kDefer) || on(kKeep) || on(kJoined) || a_next != 0;
+    return on(kNormR) || on(kSkipY) || between_steps();
   }
   /// `post` reads its own stream: z and X are one tensor.
   bool z_is_x() const {

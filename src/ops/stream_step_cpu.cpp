@@ -24,6 +24,9 @@ void with_types(at::ScalarType s, at::ScalarType z, const F& f) {
 }
 
 StepCall dense(StepCall call) {
+  TORCH_CHECK(!call.between_steps(),
+              "[stream_step] the CPU leaves no norm pending, keeps nothing for the backward pass "
+              "and joins no gradients");
   for (Tensor& t : call.t)
     if (t.defined()) t = t.contiguous();
   return call;
@@ -42,15 +45,9 @@ kernels::StreamStep<S, Z> arguments(const StepCall& c) {
   return p;
 }
 
-/// Whether plain operations serve instead of the kernels.
-bool takes_plain(const StepCall& call) {
-  TORCH_CHECK(!stream_step_pends(call), "[stream_step] norms are left pending on a GPU alone");
-  return call.extended();
-}
-
 StepResults forward_cpu(const StepCall& raw) {
-  if (takes_plain(raw)) return stream_step_forward_plain(raw);
   const StepCall call = dense(raw);
+  if (call.extended()) return stream_step_forward_plain(call);
   StepResults out = allocate_step(call);
   with_types(call.stream().scalar_type(), call.dtype, [&](auto s_tag, auto z_tag) {
     using S = decltype(s_tag);
@@ -67,8 +64,8 @@ StepResults forward_cpu(const StepCall& raw) {
 }
 
 StepBackward backward_cpu(const StepCall& raw, const StepGradients& g) {
-  if (takes_plain(raw)) return stream_step_backward_plain(raw, g);
   const StepCall call = dense(raw);
+  if (call.extended()) return stream_step_backward_plain(call, g);
   const Tensor& s = call.stream();
   auto contiguous = [](const Tensor& t) { return t.defined() ? t.contiguous() : t; };
   const Tensor gz = contiguous(g.z), gx_out = contiguous(g.x_out), gy_out = contiguous(g.y_out);

@@ -30,11 +30,6 @@ StreamStepInput input_of(const StepCall& c) {
 
 }  // namespace
 
-bool stream_step_pends(const StepCall& c) {
-  return c.has(kXStats) || c.has(kGainBefore) || c.has(kBiasBefore) || c.on(kDefer) || c.on(kKeep) || c.on(kJoined) ||
-         c.a_next != 0;
-}
-
 StepResults stream_step_forward_plain(const StepCall& call) {
   const StreamStepOutput out = stream_step_plain(input_of(call));
   StepResults result;
@@ -46,7 +41,7 @@ StepResults stream_step_forward_plain(const StepCall& call) {
 }
 
 StepBackward stream_step_backward_plain(const StepCall& call, const StepGradients& g) {
-  const at::AutoGradMode with_gradients(true);
+  const c10::InferenceMode recorded(false);  // also where the caller is below autograd
   StepCall leaf = call;
   std::vector<Tensor> inputs;
   std::vector<StepTensor> places;
@@ -58,19 +53,29 @@ StepBackward stream_step_backward_plain(const StepCall& call, const StepGradient
   const StreamStepOutput out = stream_step_plain(input_of(leaf));
   std::vector<Tensor> outputs, gradients;
   auto add = [&](const Tensor& output, const Tensor& gradient) {
-    if (!gradient.defined() || !output.defined() || !output.requires_grad()) return;
+    if (!gradient.defined() || !output.defined()) return;  // traced graphs hand over empty gradients of absent results
+    TORCH_CHECK(output.requires_grad(), "[stream_step_backward] nothing was recorded");
     outputs.push_back(output), gradients.push_back(gradient);
   };
   add(out.z, g.z), add(out.x, g.x_out), add(out.y, g.y_out);
-  StepBackward result;
   const std::vector<Tensor> found =
       outputs.empty() ? std::vector<Tensor>(inputs.size())
                       : torch::autograd::grad(outputs, inputs, gradients, false, false, /*allow_unused=*/true);
+  StepBackward result;
+  // A sum hands its gradient on as it is: results must not share memory with it, nor with each other.
+  auto own = [&](const Tensor& t) {
+    const Tensor dense = t.detach().contiguous();
+    bool shared = false;
+    for (const Tensor& other : gradients) shared = shared || dense.is_alias_of(other);
+    for (const Tensor& other : inputs) shared = shared || dense.is_alias_of(other);
+    for (const Tensor& other : result) shared = shared || (other.defined() && dense.is_alias_of(other));
+    return shared ? dense.clone() : dense;
+  };
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i] == kR && call.r_has_stream_gradient()) continue;
-    result[places[i]] = found[i].defined() ? found[i] : at::zeros_like(call[places[i]]);
+    result[places[i]] = found[i].defined() ? own(found[i]) : at::zeros_like(call[places[i]]);
   }
-  if (g.want_z) result[kStepTensors] = out.z.detach();
+  if (g.want_z) result[kStepTensors] = own(out.z);
   return result;
 }
 

@@ -5,8 +5,6 @@
 
 namespace siamese {
 
-/// Whether the call has to do with a norm left pending between two steps.
-bool stream_step_pends(const StepCall& call);
 StepResults stream_step_forward_plain(const StepCall& call);
 StepBackward stream_step_backward_plain(const StepCall& call, const StepGradients& g);
 

@@ -34,7 +34,9 @@ TEST(AdamwOps, FollowTheCpusOptimizer) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     TrainConfig t;
     t.clip = 1.5, t.ema = 0.9, t.weight_decay = 0.2;
-    const Params ours = small_params(dtype), theirs = small_params(dtype);
+    Params ours = small_params(dtype), theirs = small_params(dtype);
+    for (Params* params : {&ours, &theirs})  // three chunks, the last one short
+      params->add("long", {2 * 16384 + 5}, ParamKind::matrix, kZero).detach().fill_(0.5);
     std::vector<OptimizerSlot> slots = slots_of(ours, t);
     const at::NoGradGuard no_grad;
     GpuAdamW adamw(slots, t);

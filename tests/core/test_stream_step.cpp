@@ -2,6 +2,7 @@
 #include "gradcheck.h"
 #include "near.h"
 #include "op_cases.h"
+#include "ops/step_call.h"
 
 namespace siamese {
 namespace {
@@ -95,6 +96,30 @@ TEST(StreamStep, OperatorHasEveryFormOnTheCpu) {
         for (const auto& [use_z, use_streams] : {std::pair(true, true), std::pair(true, false), std::pair(false, true)})
           compare_gradients(c, s, use_z, use_streams, 0, noise);
       }
+}
+
+// What the backward operator returns shares memory neither with what it was handed nor with itself.
+TEST(StreamStep, CpuGradientsHaveMemoryOfTheirOwn) {
+  const at::NoGradGuard no_grad;
+  for (const int64_t flags : {int64_t{kNormR}, int64_t{kNormX | kSkipY}}) {  // reordered, resi_dual
+    StepCall call;
+    const bool two = (flags & kSkipY) != 0;
+    call.flags = flags, call.eps = 1e-5;
+    if (two) call.t[kX] = random_normal({3, 4}, 1, at::kFloat);
+    call.t[kY] = random_normal({3, 4}, 2, at::kFloat), call.t[kR] = random_normal({3, 4}, 3, at::kFloat);
+    StepGradients g;
+    g.z = random_normal({4, 3}, 4, at::kFloat).t(), g.y_out = random_normal({1, 4}, 5, at::kFloat).expand({3, 4});
+    g.want_z = true;
+    const StepBackward back = call_step_backward(call, g);
+    std::vector<at::Tensor> all{g.z, g.y_out, call[kX], call[kY], call[kR]};
+    for (const at::Tensor& t : back) {
+      if (!t.defined() || t.numel() == 0) continue;
+      EXPECT_TRUE(t.is_contiguous());
+      for (const at::Tensor& other : all) EXPECT_FALSE(other.defined() && t.is_alias_of(other));
+      all.push_back(t);
+    }
+    EXPECT_GT(all.size(), 7U);
+  }
 }
 
 class StreamStepExact : public testing::TestWithParam<StepCase> {};

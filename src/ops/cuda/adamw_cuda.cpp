@@ -32,7 +32,8 @@ void step_gpu(const at::Tensor& control, const at::Tensor& tensors, const at::Te
               const at::Tensor& chunks, const at::Tensor& partials, const std::optional<at::Tensor>& loss) {
   const AdamwView v(tensors, gradients, chunks, control.device());
   const c10::cuda::CUDAGuard guard(control.device());
-  C10_CUDA_CHECK(kernels::adamw_step_cuda(device_tables(v), adamw_control_of(control), adamw_partials_of(partials, v),
+  C10_CUDA_CHECK(kernels::adamw_step_cuda(device_tables(v), adamw_control_of(control),
+                                          adamw_partials_of(partials, v, control.device()),
                                           adamw_loss_of(loss, control.device()), c10::cuda::getCurrentCUDAStream()));
 }
 

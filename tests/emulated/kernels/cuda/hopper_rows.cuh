@@ -37,7 +37,9 @@ inline float2 shared_float2(uint32_t address) { return read_shared<float2>(addre
 inline float4 shared_float4(uint32_t address) { return read_shared<float4>(address); }
 inline int shared_byte(uint32_t address) { return read_shared<uint8_t>(address); }
 inline int read_acquire(const int* p) {
+  const int before = *p;
   emulator::yield();
+  if (*p != before) ++emulator::steps();
   return *p;
 }
 inline void write_release(int* p, int v) {
