@@ -7,7 +7,7 @@ namespace siamese::kernels {
 
 inline double widened(uint16_t bits) { return __uint_as_float(static_cast<uint32_t>(bits) << 16); }
 
-/// bf16 numbers, at a multiple of 64 bytes.
+/// bf16 numbers, at a multiple of 64 bytes; NaN where none was set.
 struct Packed {
   std::vector<uint16_t> memory;
   uint16_t* p;

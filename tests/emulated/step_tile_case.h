@@ -10,23 +10,21 @@
 #include "kernels/cuda/step_tile_backward.cuh"
 #include "kernels/cuda/step_tile_forward.cuh"
 #include "kernels/stream_step.h"
+#include "packed.h"
 
 namespace siamese::kernels {
 
 using namespace tile;
 
-/// Numbers in bf16, 64-byte aligned; NaN where nothing was drawn.
-class Rows {
+/// Numbers that were drawn, or NaN.
+class Rows : public Packed {
  public:
-  explicit Rows(size_t n) : memory_(n + 32, uint16_t{0x7fc0}), n_(n) {
-    p_ = reinterpret_cast<uint16_t*>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64);
-  }
+  explicit Rows(size_t n) : Packed(n), n_(n) {}
   Rows(size_t n, std::mt19937& random, float mean, float deviation) : Rows(n) {
     std::normal_distribution<float> draw(mean, deviation);
-    for (size_t i = 0; i < n; ++i) p_[i] = static_cast<uint16_t>(emulator::rounded(draw(random)));
+    for (size_t i = 0; i < n; ++i) set(i, draw(random));
   }
-  void* data() { return p_; }
-  double operator[](size_t i) const { return to_float(bfloat{p_[i]}); }
+  void* data() { return p; }
   std::vector<double> exact() const {
     std::vector<double> v(n_);
     for (size_t i = 0; i < n_; ++i) v[i] = (*this)[i];
@@ -34,9 +32,7 @@ class Rows {
   }
 
  private:
-  std::vector<uint16_t> memory_;
   size_t n_;
-  uint16_t* p_;
 };
 
 struct Size {
