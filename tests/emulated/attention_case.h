@@ -107,14 +107,13 @@ class AttentionCase : public AttentionReference {
                           partial_.data(),
                           map_of(raw_.p, s_.heads, 2 * narrow(), 64),
                           map_of(raw_.p + narrow(), s_.heads, 2 * narrow(), 64)};
-    const uint32_t norms_at = (at_once::kTurnsAt + plan.turns() + 15) / 16 * 16;
     const auto kernel = normed_ ? at_once::kernel<true> : at_once::kernel<false>;
     emulator::launch(
-        grid, {at_once::kRoles, 1, 1}, normed_ ? norms_at + NormMemory::kBytes : at_once::kTurnsAt + plan.turns(),
+        grid, {at_once::kRoles, 1, 1}, at_once::bytes(plan, normed_),
         [&] {
           kernel(with_team, maps, g_q, wanted_sums_.data(), dots_.data(),
                  OrderedAngles{turned_ ? angles.data() : nullptr}, reinterpret_cast<float*>(sums.data()), added.data(),
-                 norms, norms_at);
+                 norms, at_once::norms_begin(plan));
         },
         grid);
   }

@@ -2,15 +2,7 @@
 
 namespace siamese::kernels::attention {
 
-namespace {
-
-uint32_t norms_begin(const AtOnce& plan) { return (at_once::kTurnsAt + plan.turns() + 15) / 16 * 16; }
-
-}  // namespace
-
-uint32_t at_once_bytes(const AtOnce& plan, bool normed) {
-  return normed ? norms_begin(plan) + NormMemory::kBytes : at_once::kTurnsAt + plan.turns();
-}
+uint32_t at_once_bytes(const AtOnce& plan, bool normed) { return at_once::bytes(plan, normed); }
 
 cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream) {
   ColumnMaps maps;
@@ -43,7 +35,7 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, shape, maps, g_q, static_cast<const float*>(call.log_sums),
                             static_cast<const float*>(call.dots), OrderedAngles{plan.angles(call)}, plan.sums(call),
-                            plan.added(call), norms, norms_begin(plan));
+                            plan.added(call), norms, at_once::norms_begin(plan));
 }
 
 }  // namespace siamese::kernels::attention

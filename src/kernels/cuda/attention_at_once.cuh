@@ -22,6 +22,12 @@ constexpr uint32_t kBarriersAt = kMemoryAt + Memory::bytes(2 * kTile128, kColumn
 constexpr uint32_t kNotesAt = (kBarriersAt + 3 * 32 + 16 + 15) / 16 * 16, kTurnsAt = kNotesAt + 2 * sizeof(Note);
 constexpr int kWarps = kGroup / 32;
 
+/// Where NormMemory lies, behind the turns, and how much shared memory there is in all.
+inline uint32_t norms_begin(const AtOnce& plan) { return (kTurnsAt + plan.turns() + 15) / 16 * 16; }
+inline uint32_t bytes(const AtOnce& plan, bool normed) {
+  return normed ? norms_begin(plan) + NormMemory::kBytes : kTurnsAt + plan.turns();
+}
+
 /// All lanes of a warp are past it: one arrival.
 __device__ __forceinline__ void arrive_warp(uint32_t barrier) {
   __syncwarp();
