@@ -17,18 +17,24 @@ namespace {
 
 using at::Tensor;
 
-/// Width, tokens and samples of a step of lm-400m, lm-1.2b, deit-s and dit-b2.
+/// Width, tokens, samples, norm and whether it has adaLN: a step of lm-400m, lm-1.2b, deit-s, dit-b2, and dit-s2, which
+/// is as wide as deit-s.
 struct Size {
   int64_t d, tokens, samples;
+  bool layer, adaln;
 };
-const Size kSizes[] = {{1024, 32768, 16}, {2048, 16384, 4}, {384, 50432, 256}, {768, 65536, 256}};
+const Size kSizes[] = {{1024, 32768, 16, false, false},
+                       {2048, 16384, 4, false, false},
+                       {384, 50432, 256, true, false},
+                       {768, 65536, 256, true, true},
+                       {384, 65536, 256, true, true}};
 
 /// A form (ops/step_forms.h) as a training step in the middle of a stack has it: norms on x are left pending, and where
 /// `joined`, y's gradient travels with x's.
 struct TimedForm {
   const char* form;
-  bool joined = false, layer_too = false;
-  const char* label = nullptr;  // where the form's name is another scheme's
+  bool joined = false, both_norms = false;  // both: not only with the norm of the models of a width
+  const char* label = nullptr;              // where the form's name is another scheme's
 };
 const TimedForm kTimed[] = {{"pre", false, true},
                             {"post"},
@@ -37,7 +43,7 @@ const TimedForm kTimed[] = {{"pre", false, true},
                             {"hybrid", true, false, "siamese_hybrid attention"},
                             {"reordered"},
                             {"sandwich"},
-                            {"resi_dual"},
+                            {"resi_dual", true},
                             {"pre_adaln"},
                             {"pre_drop_path"},
                             {"siamese_adaln", true}};
@@ -119,7 +125,8 @@ void bench_form(OpTimer& timer, const StepSets& sets, const TimedForm& timed, bo
     for (StepGradients& g : grads) g.want_z = want_z;
     const StepBackward back = call_step_backward(calls[0], grads[0]);
     std::vector<Tensor> moved(back.begin(), back.end());
-    moved.insert(moved.end(), {grads[0].z, grads[0].x_out, grads[0].y_out, grads[0].saved_x, grads[0].saved_y});
+    moved.insert(moved.end(), {grads[0].z, grads[0].x_out, grads[0].y_out, grads[0].saved_x});
+    if (form.norm_y || (want_z && !form.skip_y)) moved.push_back(grads[0].saved_y);  // otherwise y' tells nothing
     if (form.norm_r || form.gate) moved.push_back(calls[0][kR]);
     timer.row(op, size, want_z ? "backward+z" : "backward", bytes_of_rows(moved),
               [&](int set) { call_step_backward(calls[static_cast<size_t>(set)], grads[static_cast<size_t>(set)]); });
@@ -186,12 +193,13 @@ std::vector<Tensor> noise_sets(const OpTimer& timer, at::IntArrayRef shape) {
 void bench_stream_steps(OpTimer& timer) {
   for (const Size& s : kSizes) {
     const StepSets sets(timer, s);
-    for (const TimedForm& timed : kTimed) {
-      const bool adaln = form_named(timed.form).per_sample();  // of image models
-      for (const bool layer : {false, true})
-        if (adaln ? layer : !layer || timed.layer_too)
+    for (const TimedForm& timed : kTimed)
+      for (const bool layer : {false, true}) {
+        const StepForm& form = form_named(timed.form);
+        const bool served = form.gate ? s.adaln : !form.row_scale || s.layer;
+        if (layer == s.layer ? served : timed.both_norms)
           bench_form(timer, sets, timed, layer, fmt::format("{} x {}", s.d, s.tokens));
-    }
+      }
   }
 }
 

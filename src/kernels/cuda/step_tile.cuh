@@ -14,8 +14,9 @@
 namespace siamese::kernels::tile {
 
 /// The forms training runs through. pre: y alone, N_y; whole: both streams, N_x, N_y, and N_in or not; mixed: both, c1
-/// and N_y.
-enum class Form { pre, whole, mixed };
+/// and N_y (step_tile_forward.cuh, step_tile_backward.cuh). post: x alone, N_x; dual: the same, and y, which is not
+/// read (step_tile_post.cuh). sandwich: y alone, N_r, and N_y or not (step_tile_sandwich.cuh).
+enum class Form { pre, whole, mixed, post, dual, sandwich };
 
 /// V vectors of Q neighbouring columns a thread, Q·T apart; R rows a tile; gains in registers or in shared memory; at
 /// most so many threads and stages. kWarp: a row belongs to one warp (T = 32).

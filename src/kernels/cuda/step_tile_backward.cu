@@ -10,56 +10,91 @@
 #include "kernels/cuda/step_tile.h"
 #include "kernels/cuda/step_tile_backward.cuh"
 #include "kernels/cuda/step_tile_launch.cuh"
+#include "kernels/cuda/step_tile_post.cuh"
+#include "kernels/cuda/step_tile_sandwich.cuh"
 
 namespace siamese::kernels {
 namespace {
 
 using namespace tile;
 
-/// `S` is the configuration with adaLN.
-template <Form form, bool layer, class C, class S = C, bool sample = false>
-bool run(const StepCuda& call, StepParts* parts, cudaStream_t stream, cudaError_t* error) {
-  if constexpr (layer && form != Form::mixed && !sample) {
-    if (by_sample(call)) return run<form, layer, S, S, true>(call, parts, stream, error);
+/// Counts the parts, or runs.
+struct Launch {
+  const StepCuda& call;
+  StepParts* parts;
+  cudaStream_t stream;
+  cudaError_t* error;
+
+  template <class C>
+  bool run(const Needs& needs, void (*kernel)(StepCuda, Plan)) const {
+    Shape shape;
+    if (!shape_for<C>(needs, call, &shape)) return false;
+    *error = cudaSuccess;
+    if (parts->parts == 0) {
+      *parts = {shape.blocks, call.layer ? 6 : 3,
+                by_sample(call) ? static_cast<int>(call.samples) * shape.plan.parts : 0};
+    } else {
+      *error = launch(kernel, call, shape, stream);
+    }
+    return true;
   }
-  Shape shape;
-  if (!shape_for<C>(Backward<form, layer, sample>::needs(), call, &shape)) return false;
-  *error = cudaSuccess;
-  if (parts->parts == 0) {
-    *parts = {shape.blocks, layer ? 6 : 3, sample ? static_cast<int>(call.samples) * shape.plan.parts : 0};
-  } else {
-    *error = launch(backward_kernel<form, layer, sample, C>, call, shape, stream);
+  /// `S` is the configuration with adaLN.
+  template <Form form, bool layer, class C, class S = C>
+  bool one() const {
+    if constexpr (form == Form::post || form == Form::dual) {
+      constexpr bool dual = form == Form::dual;
+      return run<C>(PostBackward<dual, layer>::needs(), post_backward_kernel<dual, layer, C>);
+    } else if constexpr (form == Form::sandwich) {
+      return run<C>(SandwichBackward<layer>::needs(), sandwich_backward_kernel<layer, C>);
+    } else {
+      if constexpr (layer && form != Form::mixed)
+        if (by_sample(call)) return run<S>(Backward<form, layer, true>::needs(), backward_kernel<form, layer, true, S>);
+      return run<C>(Backward<form, layer, false>::needs(), backward_kernel<form, layer, false, C>);
+    }
   }
-  return true;
-}
+  template <Form form>
+  bool any_norm() const {
+    if (!call.layer)
+      return one<form, false, Config<8, 1, 1, true, 512, 2>>() || one<form, false, Config<4, 1, 2, true, 512, 2>>();
+    return one<form, true, Config<8, 1, 1, true, 512, 2>>() || one<form, true, Config<4, 1, 2, true, 512, 2>>();
+  }
+};
 
 }  // namespace
 
 bool step_backward_by_tiles(const StepCuda& call, StepParts* parts, cudaStream_t stream, cudaError_t* error) {
   Form form;
-  const bool two = call.x != nullptr;
-  if (!form_of(call, &form) || call.rows == 0 || call.g_z == nullptr || call.g_y == nullptr ||
-      (two && call.g_x == nullptr))
+  if (!form_of(call, &form) || call.rows == 0 || call.g_z == nullptr || (call.y != nullptr && call.g_y == nullptr) ||
+      (call.x != nullptr && call.g_x == nullptr))
     return false;
   // The sums of γ and β of the norm under scale and shift would be other ones than theirs.
   if (by_sample(call) && (form == Form::whole ? call.affine_in : call.affine_y)) return false;
   const bool eights = call.d % 256 == 0;
+  const Launch with{call, parts, stream, error};
   switch (form) {
     case Form::pre:
-      if (!call.layer) return run<Form::pre, false, Config<8, 1, 1, true, 640, 2>>(call, parts, stream, error);
-      return eights ? run<Form::pre, true, Config<8, 1, 1, true, 640, 2>, Config<8, 1, 1, false, 640, 2>>(call, parts,
-                                                                                                          stream, error)
-                    : run<Form::pre, true, Config<4, 1, 2, true, 640, 2>>(call, parts, stream, error);
+      if (!call.layer)
+        return with.one<Form::pre, false, Config<8, 1, 1, true, 640, 2>>() ||
+               with.one<Form::pre, false, Config<4, 1, 2, true, 640, 2>>();
+      return eights ? with.one<Form::pre, true, Config<8, 1, 1, true, 640, 2>, Config<8, 1, 1, false, 640, 2>>()
+                    : with.one<Form::pre, true, Config<4, 1, 2, true, 640, 2>>();
     case Form::whole:
-      if (!call.layer && call.d > 1024)
-        return run<Form::whole, false, Config<8, 1, 1, false, 512, 2>>(call, parts, stream, error);
-      if (!call.layer) return run<Form::whole, false, Config<4, 1, 2, true, 512, 2>>(call, parts, stream, error);
-      return eights ? run<Form::whole, true, Config<8, 1, 1, false, 384, 2>>(call, parts, stream, error)
-                    : run<Form::whole, true, Config<4, 1, 2, true, 384, 2>>(call, parts, stream, error);
+      if (!call.layer && call.d > 1024) return with.one<Form::whole, false, Config<8, 1, 1, false, 512, 2>>();
+      if (!call.layer) return with.one<Form::whole, false, Config<4, 1, 2, true, 512, 2>>();
+      return eights ? with.one<Form::whole, true, Config<8, 1, 1, false, 384, 2>>()
+                    : with.one<Form::whole, true, Config<4, 1, 2, true, 384, 2>>();
     case Form::mixed:
-      if (!call.layer) return run<Form::mixed, false, Config<8, 1, 1, true, 512, 4>>(call, parts, stream, error);
-      return call.d < 1024 ? run<Form::mixed, true, Config<4, 1, 4, false, 384, 3>>(call, parts, stream, error)
-                           : run<Form::mixed, true, Config<8, 1, 1, true, 512, 2>>(call, parts, stream, error);
+      if (!call.layer)
+        return with.one<Form::mixed, false, Config<8, 1, 1, true, 512, 4>>() ||
+               with.one<Form::mixed, false, Config<4, 1, 2, true, 512, 2>>();
+      return call.d < 1024 ? with.one<Form::mixed, true, Config<4, 1, 4, false, 384, 3>>()
+                           : with.one<Form::mixed, true, Config<8, 1, 1, true, 512, 2>>();
+    case Form::post:
+      return with.any_norm<Form::post>();
+    case Form::dual:
+      return with.any_norm<Form::dual>();
+    case Form::sandwich:
+      return with.any_norm<Form::sandwich>();
   }
   return false;
 }

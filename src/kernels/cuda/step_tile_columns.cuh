@@ -123,10 +123,8 @@ __device__ __forceinline__ void put_update(const StepCuda& p, const T& tile, con
 #pragma unroll
     for (int i = 0; i < C::E; ++i) sum[B::of_gate][i] += g[i] * w[i];
     times(g, gains, B::gate);
-  } else if (p.row_scale != nullptr) {
-    const float scale = row_scale_of(p, tile.row() + r);
-#pragma unroll
-    for (int i = 0; i < C::E; ++i) g[i] *= scale;
+  } else {
+    drop(p, tile, r, g);
   }
   tile.put(p.g_r, r, g);
 }

@@ -1,7 +1,7 @@
 // Forward pass of the stream step by tiles (formulas in stream_step.h).
 #pragma once
 
-#include "kernels/cuda/step_tile_row.cuh"
+#include "kernels/cuda/step_tile_statistics.cuh"
 
 namespace siamese::kernels::tile {
 
@@ -24,38 +24,6 @@ struct Forward {
   static constexpr __host__ __device__ Needs needs() {
     return {kInputs, numbers, gains, (whole ? 2 : 1) * (layer ? 2 : 1), 0};
   }
-};
-
-/// A row's statistics: mean (LayerNorm, otherwise 0) and ρ, of N rows at once. The variance is that of the squares less
-/// the mean's square, in one pass: at a mean of m deviations it is off by some 1e-6·m², while the streams' own rounding
-/// to bf16 has moved each value by up to m/256 deviations. u is a sum of normed rows: its m is small.
-template <bool layer, class C, int N>
-class Statistics {
- public:
-  float mean[N], rho[N];
-
-  __device__ __forceinline__ void add(int n, const float (&v)[C::E]) {
-    float sum = 0.f, squares = 0.f;
-#pragma unroll
-    for (int i = 0; i < C::E; ++i) {
-      if constexpr (layer) sum += v[i];
-      squares += v[i] * v[i];
-    }
-    if constexpr (layer) all_[N + n] = sum;
-    all_[n] = squares;
-  }
-  /// After add of all N.
-  __device__ __forceinline__ void finish(Exchange<C::warp>& rows, float inverse, float eps) {
-    rows.sum(all_);
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      mean[n] = layer ? all_[layer ? N + n : 0] * inverse : 0.f;
-      rho[n] = rsqrtf((layer ? fmaxf(all_[n] * inverse - mean[n] * mean[n], 0.f) : all_[n] * inverse) + eps);
-    }
-  }
-
- private:
-  float all_[layer ? 2 * N : N];  // squares, then the values themselves
 };
 
 template <Form form, bool layer, bool sample, class C>
@@ -110,10 +78,8 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
       widen(w, tile.get(F::kR, r));
       if constexpr (sample) {
         times(w, gains, F::gate);
-      } else if (p.row_scale != nullptr) {
-        const float scale = row_scale_of(p, tile.row() + r);
-#pragma unroll
-        for (int i = 0; i < E; ++i) w[i] *= scale;
+      } else {
+        drop(p, tile, r, w);
       }
       widen(y[r], tile.get(F::kY, r));
 #pragma unroll
@@ -124,16 +90,7 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
       streams.add(r, y[r]);
       if constexpr (two) {
         widen(x[r], tile.get(F::kX, r));
-        if (before) {
-          // In the order of the row-a-warp kernels: x̃ is rounded to bf16, and has the same bits from both.
-          float gain[E], bias[E];
-          gains.get(F::gain_before, gain);
-          if constexpr (layer) gains.get(F::bias_before, bias);
-          const float rho = tile.number(0, r), mean = layer ? tile.number(1, r) : 0.f;
-#pragma unroll
-          for (int i = 0; i < E; ++i)
-            x[r][i] = layer ? (x[r][i] - mean) * rho * gain[i] + bias[i] : x[r][i] * rho * gain[i];
-        }
+        if (before) norm_before<layer>(x[r], tile, r, gains, F::gain_before, F::bias_before);
 #pragma unroll
         for (int i = 0; i < E; ++i) x[r][i] += p.a * w[i];
         const Words<E> raw = narrow(x[r]);
@@ -186,21 +143,10 @@ __global__ void __launch_bounds__(C::threads, 1) forward_kernel(StepCuda p, Plan
     }
 #pragma unroll
     for (int r = 0; r < R; ++r) tile.put(p.z, r, y[r]);
-    if (at.warp == 0) {  // lane 8r + k: statistic k of row r
-      static_assert(8 * R <= 32);
-      constexpr int kinds = layer ? 6 : 3;
-      float mine = 0.f;
-#pragma unroll
-      for (int r = 0; r < R; ++r) {
-        const float all[6] = {whole ? streams.rho[R + r] : 1.f,  streams.rho[r],  whole ? in.rho[r] : 1.f,
-                              whole ? streams.mean[R + r] : 0.f, streams.mean[r], whole ? in.mean[r] : 0.f};
-#pragma unroll
-        for (int k = 0; k < kinds; ++k)
-          if (at.lane == 8 * r + k) mine = all[k];
-      }
-      const int k = at.lane % 8, r = at.lane / 8;
-      if (k < kinds && r < R) p.stats[k * p.rows + tile.row() + r] = mine;
-    }
+    put_statistics<layer, C>(p, tile, at, [&](int r, float(&all)[6]) {
+      all[0] = whole ? streams.rho[R + r] : 1.f, all[1] = streams.rho[r], all[2] = whole ? in.rho[r] : 1.f;
+      all[3] = whole ? streams.mean[R + r] : 0.f, all[4] = streams.mean[r], all[5] = whole ? in.mean[r] : 0.f;
+    });
   }
 #endif
 }

@@ -17,15 +17,22 @@ inline bool by_sample(const StepCuda& call) {
   return call.gate != nullptr || call.scale != nullptr || call.shift != nullptr;
 }
 
-/// Streams in bf16 and N_y; with adaLN two of the forms under LayerNorm. `form` is set where this holds.
+/// Streams in bf16, whole rows; with adaLN two of the forms under LayerNorm. `form` is set where this holds.
 inline bool form_of(const StepCuda& call, Form* form) {
-  if (call.types != StepTypes::bf16_bf16 || call.width != call.d || call.y == nullptr || call.skip_y || !call.norm_y ||
-      call.norm_r || call.rows >= (int64_t{1} << 30))
+  if (call.types != StepTypes::bf16_bf16 || call.width != call.d || call.rows >= (int64_t{1} << 30)) return false;
+  const bool x = call.x != nullptr, y = call.y != nullptr, reads_y = y && !call.skip_y;
+  if (call.norm_r) {
+    *form = Form::sandwich;
+    return !x && reads_y && call.r != nullptr && !call.norm_in && !by_sample(call);
+  }
+  if (x && !reads_y) {
+    *form = y ? Form::dual : Form::post;
+    return call.norm_x && !call.norm_in && !by_sample(call);
+  }
+  if (!reads_y || !call.norm_y || (call.norm_in && !call.norm_x) || (!x && call.norm_x) ||
+      (x && !call.norm_x && call.c1 == nullptr))
     return false;
-  const bool two = call.x != nullptr;
-  if ((call.norm_in && !call.norm_x) || (!two && call.norm_x) || (two && !call.norm_x && call.c1 == nullptr))
-    return false;
-  *form = !two ? Form::pre : call.norm_x ? Form::whole : Form::mixed;
+  *form = !x ? Form::pre : call.norm_x ? Form::whole : Form::mixed;
   return !by_sample(call) || (call.layer && *form != Form::mixed);
 }
 

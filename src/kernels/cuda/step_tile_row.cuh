@@ -159,6 +159,15 @@ __device__ __forceinline__ float row_scale_of(const StepCuda& p, int64_t row) {
   return p.row_scale[static_cast<unsigned>(row) / static_cast<unsigned>(p.rows / p.samples)];
 }
 
+/// DropPath on row r of a tile.
+template <int E, class T>
+__device__ __forceinline__ void drop(const StepCuda& p, const T& tile, int r, float (&v)[E]) {
+  if (p.row_scale == nullptr) return;
+  const float scale = row_scale_of(p, tile.row() + r);
+#pragma unroll
+  for (int i = 0; i < E; ++i) v[i] *= scale;
+}
+
 /// v ⊙ vector n
 template <int E, class G>
 __device__ __forceinline__ void times(float (&v)[E], const G& gains, int n) {
