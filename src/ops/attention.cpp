@@ -120,14 +120,13 @@ bool attention_core_fits(const Tensor& qkv, const AttentionCore& core) {
 
 bool attention_takes_normed(int64_t batch, int64_t length, const AttentionCore& core, const Tensor& weight) {
   const at::Device device = weight.device();
-  if (!norms_inside() || core.ends.defined() || !own_attention_fits(core.head_dim, device)) return false;
+  const AttentionShape shape{core.heads, core.kv_heads, core.head_dim};
+  if (core.ends.defined() || !norms_inside_serve(batch, length, shape, weight.size(1), device)) return false;
   for (const Norm& n : core.norm)
     if (!n.on || n.kind != NormKind::rms || n.eps != core.norm[0].eps || !n.gain.defined() || n.bias.defined() ||
         n.gain.scalar_type() != at::kBFloat16)
       return false;
-  return gpu_tools()->attention_norms_fit(batch, length, core.heads, core.kv_heads, weight.size(1)) &&
-         attention_choice({core.heads, core.kv_heads, core.head_dim}, device).own &&
-         attention_norms_right(core.heads, device);
+  return attention_choice(shape, device).own && attention_norms_right(core.heads, device);
 }
 
 Tensor attention_core(const Tensor& qkv, const AttentionCore& core) {

@@ -5,6 +5,8 @@
 
 #include "ops/attention_plain.h"
 #include "ops/gemm_qkv_norm.h"
+#include "ops/gpu_tools.h"
+#include "ops/own_attention.h"
 #include "ops/rope.h"
 
 namespace siamese {
@@ -36,7 +38,7 @@ Results call(const Tensor& g, const Tensor& qkv, const Tensor& out, const Tensor
 bool& inside() {
   static bool yes = [] {
     const char* given = std::getenv("SIAMESE_NORMS_INSIDE");
-    return given != nullptr && std::strcmp(given, "1") == 0;
+    return given == nullptr || std::strcmp(given, "0") != 0;
   }();
   return yes;
 }
@@ -86,6 +88,10 @@ std::tuple<Tensor, Tensor> attention_norms_backward(const Tensor& g, const Tenso
 }
 
 bool norms_inside() { return inside(); }
+bool norms_inside_serve(int64_t batch, int64_t length, const AttentionShape& shape, int64_t k, at::Device device) {
+  return norms_inside() && own_attention_fits(shape.head_dim, device) &&
+         gpu_tools()->attention_norms_fit(batch, length, shape.heads, shape.kv_heads, k);
+}
 void set_norms_inside(bool yes) { inside() = yes; }
 
 }  // namespace siamese

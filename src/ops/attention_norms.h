@@ -8,6 +8,8 @@
 
 #include <tuple>
 
+#include "ops/attention_choice.h"
+
 namespace siamese {
 
 struct AttentionNorms {
@@ -36,9 +38,10 @@ double attention_norms_error(int64_t heads, at::Device device);
 /// Whether that is rounding; asked for the first time, it is tried.
 bool attention_norms_right(int64_t heads, at::Device device);
 
-/// Whether training takes this way where there are kernels for it; at first what SIAMESE_NORMS_INSIDE says (1: yes;
-/// otherwise no: it has not been run on a GPU yet).
+/// Whether training takes this way where there are kernels for it; at first yes, unless SIAMESE_NORMS_INSIDE is 0.
 bool norms_inside();
+/// Whether it does for B x T tokens with a projection from k columns, if all of q, k and v are normed.
+bool norms_inside_serve(int64_t batch, int64_t length, const AttentionShape& shape, int64_t k, at::Device device);
 void set_norms_inside(bool yes);
 
 }  // namespace siamese

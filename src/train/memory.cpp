@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/expert_layout.h"
+#include "ops/attention_norms.h"
 #include "ops/gpu_tools.h"
 #include "ops/lm_head_loss.h"
 #include "train/execution.h"
@@ -50,24 +51,38 @@ double mixture_work(const ModelConfig& m, double value) {
   return static_cast<double>(m.moe.top_k) * value * (3 * d + 2 * hidden);
 }
 
+/// Bytes a token keeps of q, k and v: as attention saw them, and what the backward pass of their norms needs of how
+/// they were before (all of it, or q, k and ρ; ops/attention_norms.h). Plain operators keep them as they were, turned
+/// and in another order.
+double heads_bytes(const Recipe& recipe, double value, at::Device device) {
+  const ModelConfig& m = recipe.model;
+  const int64_t dim = m.d_model / m.n_heads;
+  const double qk = static_cast<double>(dim * (m.n_heads + m.n_kv_heads)),
+               qkv = qk + static_cast<double>(dim * m.n_kv_heads);
+  if (device.is_cpu() || !m.fused || value != 2) return 3 * qkv * value;
+  const bool all = one_of(m.scheme, {"hybrid", "hybrid_star", "siamese_hybrid"});
+  if (!all && m.qk_norm == "none") return qkv * value;
+  const bool inside = all && m.family == "lm" && m.norm == "rms" && m.norm_affine && !recipe.data.document_masking &&
+                      norms_inside_serve(recipe.train.micro_batch_size, recipe.train.sequence_length,
+                                         {m.n_heads, m.n_kv_heads, dim}, m.d_model, device);
+  return inside ? (qkv + qk) * value + 4 * qkv / static_cast<double>(dim) : 2 * qkv * value;
+}
+
 /// Bytes a token keeps in one block, `mixed` one with experts. Fused on a GPU that is, per sub-layer, each stream after
-/// its write; the packed q, k, v as attention saw them (and before their norms, where they have some), the heads'
-/// output and fp32 log-sums; the feed-forward's projection; and what the policy keeps besides. Elsewhere outputs and
-/// copies come on top.
-MemoryPlan block_of(const Recipe& recipe, Recompute policy, bool gpu, bool mixed) {
+/// its write; q, k, v, the heads' output and fp32 log-sums; the feed-forward's projection; and what the policy keeps
+/// besides. Elsewhere outputs and copies come on top.
+MemoryPlan block_of(const Recipe& recipe, Recompute policy, at::Device device, bool mixed) {
   const ModelConfig& m = recipe.model;
   const double value = recipe.train.precision == "bfloat16" ? 2 : 4, stream = m.stream_dtype == "bfloat16" ? 2 : 4;
   const double d = static_cast<double>(m.d_model), heads = static_cast<double>(m.n_heads),
-               qkv = d / heads * static_cast<double>(m.n_heads + 2 * m.n_kv_heads),
                hidden = static_cast<double>(m.mlp_hidden_size), width = m.activation == "swiglu" ? hidden / 2 : hidden;
-  const bool kernels = gpu && m.fused;
+  const bool gpu = !device.is_cpu(), kernels = gpu && m.fused;
   const bool keeps_r = !kernels || m.streams > 0 || one_of(m.scheme, {"reordered", "sandwich", "peri"});
   const bool rebuilds = kernels && one_of(m.scheme, {"pre", "post", "reordered", "sandwich", "peri", "hybrid",
                                                      "hybrid_star", "resi_dual", "siamese", "siamese_hybrid"});
-  const bool normed = m.qk_norm != "none" || one_of(m.scheme, {"hybrid", "hybrid_star", "siamese_hybrid"});
   MemoryPlan b;
   b.streams = 2 * (stream_count(m) * d * stream + (keeps_r ? d * value : 0));
-  b.attention = value * ((kernels && value == 2 ? (normed ? 2 : 1) : 3) * qkv + d) + 4 * heads;
+  b.attention = heads_bytes(recipe, value, device) + value * d + 4 * heads;
   b.feed_forward = value * (m.fused ? hidden : 2 * hidden);
   b.norms = policy >= Recompute::norms && rebuilds ? 0 : 2 * d * value;
   b.activated = policy >= Recompute::feed_forward && kernels ? 0 : width * value;
@@ -122,7 +137,7 @@ MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute polic
   const MoeConfig& moe = recipe.model.moe;
   const double dense = moe.experts > 0 ? static_cast<double>(moe.dense_blocks) : blocks;
   const auto add = [&](bool mixed, double times) {
-    const MemoryPlan block = block_of(recipe, policy, gpu, mixed);
+    const MemoryPlan block = block_of(recipe, policy, device, mixed);
     p.streams += times * block.streams;
     p.attention += times * block.attention;
     p.feed_forward += times * block.feed_forward;

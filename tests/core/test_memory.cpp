@@ -1,4 +1,7 @@
 // The estimate of what a step keeps in memory: against peaks measured on an H200, by policy, and as the user reads it.
+#include "gpu.h"
+#include "ops/attention_norms.h"
+#include "ops/own_attention.h"
 #include "tiny.h"
 #include "train/execution.h"
 #include "train/lm_task.h"
@@ -100,6 +103,21 @@ TEST(Memory, AdviceNamesWhatUsesItAndWhatToChange) {
        {"averaged weights", "inputs of", "train.micro_batch_size", "train.recompute", "stream_dtype"})
     EXPECT_EQ(little.find(part), std::string::npos) << part << "\n" << little;
   EXPECT_NE(little.find("what to change:\n  the model: "), std::string::npos) << little;
+}
+
+class GpuMemory : public Gpu {};
+
+// With the norms of q, k and v inside the projection v is kept once, and a number a head.
+TEST_F(GpuMemory, NormsInsideKeepLess) {
+  if (!own_attention_fits(64, gpu_)) GTEST_SKIP() << "no kernels for this GPU";
+  const bool before = norms_inside();
+  double bytes[2];
+  for (const bool inside : {false, true}) {
+    set_norms_inside(inside);
+    bytes[inside] = plan(lm_400m("siamese_hybrid"), Recompute::feed_forward, gpu_).attention;
+  }
+  set_norms_inside(before);
+  EXPECT_EQ(bytes[0] - bytes[1], 24.0 * 16 * 2048 * (1024 * 2 - 48 * 4));
 }
 
 }  // namespace

@@ -97,13 +97,11 @@ struct Shared {
     const Lane lane;
     float4 turn_by[8];
     angles.load(turn_by, lane, row);
-    through_norm(g_v, FromNormed{v}, lane, 1.f, make_float2(rho.z, rho.w), memory.gains(2),
-                 memory.of_values(mine, lane.warp));
+    through_norm_of_values(g_v, v, lane, make_float2(rho.z, rho.w), memory.gains(2), memory.of_values(mine, lane.warp));
     turn_back(g_k, turn_by);
     hopper::barrier_wait(memory.barrier(mine), phase);
     phase ^= 1;
-    const float2 of_k = make_float2(rho.x, rho.y);
-    through_norm(g_k, FromTile{place_of_keys(0), of_k}, lane, shape.scale, of_k, memory.gains(1),
+    through_norm(g_k, place_of_keys(0), lane, shape.scale, make_float2(rho.x, rho.y), memory.gains(1),
                  memory.of_keys(mine, lane.warp));
   }
 };
@@ -163,7 +161,7 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, Memo
         for (int i = 0; i < 8; ++i)
           turn_back(d, i, hopper::shared_float4(place + kTile64 + OrderedAngles::index(lane.warp, i, lane.lane) * 16));
       }
-      if (normed) through_norm(d, FromTile{place, rho}, lane, scale, rho, norms.gains(0), norms.of_queries(lane.warp));
+      if (normed) through_norm(d, place, lane, scale, rho, norms.gains(0), norms.of_queries(lane.warp));
       store_rows(place, d, lane, normed ? 1.f : scale, normed ? 1.f : scale);
       hopper::fence_for_copies();
       arrive_warp(last.empty);
@@ -227,7 +225,7 @@ __global__ void __launch_bounds__(kRoles, 1)
     differentiate_columns<true, Walk>(shape, maps, memory, angles, group - 1, sink);
     if (normed) {
       hopper::named_sync(6, 3 * kGroup);
-      norm_memory.leave(norms, shape.scale, static_cast<int>(threadIdx.x) - kGroup);
+      norm_memory.leave(norms, static_cast<int>(threadIdx.x) - kGroup);
     }
   }
 }

@@ -19,8 +19,8 @@ struct HeadNorms {
   CUtensorMap q, k;
 };
 
-/// In shared memory: γ and 1/γ of q, k and v, then sums of d'·x̂ of every warp that has some: of k and v of eight
-/// warps, of q of four; then two notes (attention_sums.cuh) and two barriers (attention_at_once.cuh).
+/// In shared memory: γ and 1/γ of q, k and v, then sums of g'·x̂ (of v g'·y) of every warp that has some: of k and v of
+/// eight warps, of q of four; then two notes (attention_sums.cuh) and two barriers (attention_at_once.cuh).
 struct NormMemory {
   static constexpr uint32_t kGain = kHead * 4, kGains = 2 * kGain, kSumsAt = 3 * kGains;  // bytes
   static constexpr uint32_t kNotesAt = kSumsAt + 20 * kGain;
@@ -47,30 +47,45 @@ struct NormMemory {
     for (int i = thread; i < 20 * kHead; i += static_cast<int>(blockDim.x))
       hopper::put_shared(base + kSumsAt + i * 4, 0.f);
   }
-  /// Σ d'·x̂ of the block's warps becomes g_γ of the block; `thread` of 192 or more, once all warps are done.
-  __device__ void leave(const HeadNorms& norms, float scale, int thread) const {
+  /// The sums of the block's warps become g_γ of the block; `thread` of 192 or more, once all warps are done.
+  __device__ void leave(const HeadNorms& norms, int thread) const {
     if (thread >= 3 * kHead) return;
     const int part = thread / kHead, column = thread % kHead, warps = part == 0 ? 4 : 8;
     const uint32_t from = part == 0 ? of_queries(0) : part == 1 ? of_keys(0, 0) : of_values(0, 0);
     float sum = 0.f;
     for (int i = 0; i < warps; ++i) sum += hopper::shared_float(from + i * kGain + column * 4);
-    norms.partial[static_cast<int64_t>(blockIdx.x) * (3 * kHead) + thread] = part == 2 ? sum : sum * scale;
+    norms.partial[static_cast<int64_t>(blockIdx.x) * (3 * kHead) + thread] =
+        part == 2 ? sum * hopper::shared_float(gains(2) + kGain + column * 4) : sum;
   }
 };
 
-/// Adds the sums over a warp's rows of four columns that a lane has two rows of, 8j + lane.column, the next one, and
-/// those 32 further on, to `sums`: lanes give away half of what they have until each has one column.
-__device__ __forceinline__ void add_columns(const float (&v)[4], int j, const Lane& lane, uint32_t sums) {
-  const bool upper = (lane.lane & 16) != 0, odd = (lane.lane & 8) != 0;
-  float a[2];
+/// Sums over a warp's rows, of which a lane has two, of the sixteen columns that it has of them: 8j + lane.column, the
+/// next one, and those 32 further on, for j = 0 … 3. Lanes give away half of what they have until each has two columns.
+struct ColumnsOfWarp {
+  float sum[4];  // a column a j
+
+  __device__ __forceinline__ void take(const float (&v)[4], int j, const Lane& lane) {
+    const bool upper = (lane.lane & 16) != 0, odd = (lane.lane & 8) != 0;
+    float a[2];
 #pragma unroll
-  for (int i = 0; i < 2; ++i)
-    a[i] = (upper ? v[2 + i] : v[i]) + __shfl_xor_sync(0xffffffffU, upper ? v[i] : v[2 + i], 16);
-  float b = (odd ? a[1] : a[0]) + __shfl_xor_sync(0xffffffffU, odd ? a[0] : a[1], 8);
-  b += __shfl_xor_sync(0xffffffffU, b, 4);
-  const uint32_t at = sums + (8 * j + lane.column + (odd ? 1 : 0) + (upper ? 32 : 0)) * 4;
-  if ((lane.lane & 4) == 0) hopper::put_shared(at, hopper::shared_float(at) + b);
-}
+    for (int i = 0; i < 2; ++i)
+      a[i] = (upper ? v[2 + i] : v[i]) + __shfl_xor_sync(0xffffffffU, upper ? v[i] : v[2 + i], 16);
+    sum[j] = (odd ? a[1] : a[0]) + __shfl_xor_sync(0xffffffffU, odd ? a[0] : a[1], 8);
+  }
+  /// To those in shared memory.
+  __device__ __forceinline__ void add_to(uint32_t sums, const Lane& lane) const {
+    const bool last = (lane.lane & 4) != 0;
+    const int column = lane.column + ((lane.lane & 8) != 0 ? 1 : 0) + ((lane.lane & 16) != 0 ? 32 : 0);
+    const uint32_t at = sums + ((last ? 16 : 0) + column) * 4;
+    float all[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      all[i] = (last ? sum[2 + i] : sum[i]) + __shfl_xor_sync(0xffffffffU, last ? sum[i] : sum[2 + i], 4);
+    const float before = hopper::shared_float(at), next = hopper::shared_float(at + 32);
+    hopper::put_shared(at, before + all[0]);
+    hopper::put_shared(at + 32, next + all[1]);
+  }
+};
 
 /// Columns 8j + lane.column, the next one, and those 32 further on, in a thread's two rows.
 struct Pairs {
@@ -80,73 +95,95 @@ struct Pairs {
     return make_float4(hopper::low(low[r]), hopper::high(low[r]), hopper::low(high[r]), hopper::high(high[r]));
   }
 };
-/// x̂ of rows x in a tile.
-struct FromTile {
-  uint32_t tile;
-  float2 rho;
+/// Σ over a head's row, of which four lanes have a part; of a thread's two rows.
+__device__ __forceinline__ void add_quad(float (&rows)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    rows[r] += __shfl_xor_sync(0xffffffffU, rows[r], 1);
+    rows[r] += __shfl_xor_sync(0xffffffffU, rows[r], 2);
+  }
+}
 
-  __device__ Pairs load(const Lane& lane, int j) const {
+/// d: accumulators of g', scale·d is g'; becomes g_x = t - ρ²·mean(t·x)·x with t = ρ·γ·g'. x lies in a tile; `rho` of a
+/// thread's two rows. Adds g'·x̂ to `sums`.
+__device__ __forceinline__ void through_norm(float (&d)[32], uint32_t tile, const Lane& lane, float scale, float2 rho,
+                                             uint32_t gains, uint32_t sums) {
+  auto load = [&](int j) {
     Pairs p;
     hopper::load_matrices(lane.matrix_pair(tile, j), p.low[0], p.low[1], p.high[0], p.high[1]);
     return p;
-  }
-  __device__ float4 operator()(const Pairs& x, int r, const float2 (&)[2]) const {
-    const float4 v = x(r);
-    const float f = r == 0 ? rho.x : rho.y;
-    return make_float4(v.x * f, v.y * f, v.z * f, v.w * f);
-  }
-};
-/// x̂ of normed rows y that are held as the first operand of products.
-struct FromNormed {
-  const uint32_t (&y)[16];
-
-  __device__ Pairs load(const Lane&, int j) const { return {{y[2 * j], y[2 * j + 1]}, {y[2 * j + 8], y[2 * j + 9]}}; }
-  __device__ float4 operator()(const Pairs& held, int r, const float2 (&over)[2]) const {
-    const float4 v = held(r);
-    return make_float4(v.x * over[0].x, v.y * over[0].y, v.z * over[1].x, v.w * over[1].y);
-  }
-};
-
-/// d: accumulators of g', scale·d is g'; becomes g_x. `rho` of a thread's two rows, `normal` gives x̂.
-template <class Normal>
-__device__ __forceinline__ void through_norm(float (&d)[32], const Normal& normal, const Lane& lane, float scale,
-                                             float2 rho, uint32_t gains, uint32_t sums) {
+  };
+  const float factor[2] = {rho.x * scale, rho.y * scale};
   float mean[2] = {0.f, 0.f};
+  ColumnsOfWarp columns;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t at = gains + (8 * j + lane.column) * 4;
+    const float2 gain[2] = {hopper::shared_float2(at), hopper::shared_float2(at + 128)};
+    const Pairs pairs = load(j);
+    float column[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float *a = &d[4 * j + 2 * r], *b = a + 16;
+      const float4 x = pairs(r);
+      a[0] *= factor[r], a[1] *= factor[r], b[0] *= factor[r], b[1] *= factor[r];
+      column[0] += a[0] * x.x, column[1] += a[1] * x.y, column[2] += b[0] * x.z, column[3] += b[1] * x.w;
+      a[0] *= gain[0].x, a[1] *= gain[0].y, b[0] *= gain[1].x, b[1] *= gain[1].y;
+      mean[r] += a[0] * x.x + a[1] * x.y + b[0] * x.z + b[1] * x.w;
+    }
+    columns.take(column, j, lane);
+  }
+  columns.add_to(sums, lane);
+  add_quad(mean);
+  const float share[2] = {mean[0] * rho.x * rho.x * (1.f / kHead), mean[1] * rho.y * rho.y * (1.f / kHead)};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const Pairs pairs = load(j);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float *a = &d[4 * j + 2 * r], *b = a + 16;
+      const float4 x = pairs(r);
+      a[0] -= share[r] * x.x, a[1] -= share[r] * x.y, b[0] -= share[r] * x.z, b[1] -= share[r] * x.w;
+    }
+  }
+}
+
+/// The same for v, which was not turned, from y = γ·x̂, held as the first operand of products: d is g', and becomes
+/// ρ(γ·d - mean(d·y)·y/γ). Adds g'·y to `sums`: γ times what is wanted.
+__device__ __forceinline__ void through_norm_of_values(float (&d)[32], const uint32_t (&y)[16], const Lane& lane,
+                                                       float2 rho, uint32_t gains, uint32_t sums) {
+  auto held = [&](int j) { return Pairs{{y[2 * j], y[2 * j + 1]}, {y[2 * j + 8], y[2 * j + 9]}}; };
+  float mean[2] = {0.f, 0.f};
+  ColumnsOfWarp columns;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    float column[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float *a = &d[4 * j + 2 * r], *b = a + 16;
+      const float4 v = held(j)(r);
+      const float p[4] = {a[0] * v.x, a[1] * v.y, b[0] * v.z, b[1] * v.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) column[i] += p[i];
+      mean[r] += p[0] + p[1] + p[2] + p[3];
+    }
+    columns.take(column, j, lane);
+  }
+  columns.add_to(sums, lane);
+  add_quad(mean);
+  const float factor[2] = {rho.x, rho.y}, share[2] = {mean[0] * rho.x * (1.f / kHead), mean[1] * rho.y * (1.f / kHead)};
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const uint32_t at = gains + (8 * j + lane.column) * 4;
     const float2 gain[2] = {hopper::shared_float2(at), hopper::shared_float2(at + 128)};
     const float2 over[2] = {hopper::shared_float2(at + 256), hopper::shared_float2(at + 384)};
-    const Pairs pairs = normal.load(lane, j);
-    float column[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float *a = &d[4 * j + 2 * r], *b = a + 16;
-      const float4 x = normal(pairs, r, over);
-      column[0] += a[0] * x.x, column[1] += a[1] * x.y, column[2] += b[0] * x.z, column[3] += b[1] * x.w;
-      a[0] *= gain[0].x, a[1] *= gain[0].y, b[0] *= gain[1].x, b[1] *= gain[1].y;
-      mean[r] += a[0] * x.x + a[1] * x.y + b[0] * x.z + b[1] * x.w;
-    }
-    add_columns(column, j, lane, sums);
-  }
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    mean[r] += __shfl_xor_sync(0xffffffffU, mean[r], 1);
-    mean[r] += __shfl_xor_sync(0xffffffffU, mean[r], 2);
-    mean[r] *= 1.f / kHead;
-  }
-  const float factor[2] = {rho.x * scale, rho.y * scale};
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t at = gains + 256 + (8 * j + lane.column) * 4;
-    const float2 over[2] = {hopper::shared_float2(at), hopper::shared_float2(at + 128)};
-    const Pairs pairs = normal.load(lane, j);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float *a = &d[4 * j + 2 * r], *b = a + 16;
-      const float4 x = normal(pairs, r, over);
-      a[0] = factor[r] * (a[0] - mean[r] * x.x), a[1] = factor[r] * (a[1] - mean[r] * x.y);
-      b[0] = factor[r] * (b[0] - mean[r] * x.z), b[1] = factor[r] * (b[1] - mean[r] * x.w);
+      const float4 v = held(j)(r);
+      const float f = factor[r], s = share[r];
+      a[0] = f * gain[0].x * a[0] - s * over[0].x * v.x, a[1] = f * gain[0].y * a[1] - s * over[0].y * v.y;
+      b[0] = f * gain[1].x * b[0] - s * over[1].x * v.z, b[1] = f * gain[1].y * b[1] - s * over[1].y * v.w;
     }
   }
 }

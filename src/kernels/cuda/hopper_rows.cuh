@@ -15,6 +15,12 @@ __device__ __forceinline__ void load_box(const CUtensorMap& map, uint32_t to, ui
       "l"(&map), "r"(barrier), "r"(column), "r"(row), "r"(batch)
       : "memory");
 }
+/// To L2.
+__device__ __forceinline__ void prefetch_box(const CUtensorMap& map, int column, int row, int batch) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(&map), "r"(column), "r"(row),
+               "r"(batch)
+               : "memory");
+}
 __device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from, int column, int row, int batch) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map), "r"(from),
                "r"(column), "r"(row), "r"(batch)
@@ -109,9 +115,7 @@ __device__ __forceinline__ void write_release(int* p, int v) {
   asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 /// Ordinary writes to global memory become visible to the copy engine.
-__device__ __forceinline__ void fence_for_copies_of_memory() {
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-}
+__device__ __forceinline__ void fence_for_copies_of_memory() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 /// 2^x, 0 for -inf.
 __device__ __forceinline__ float exp2_fast(float x) {

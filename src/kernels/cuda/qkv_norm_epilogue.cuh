@@ -9,10 +9,10 @@
 
 namespace siamese::kernels {
 
-/// Both results are staged one after the other in one place, 64 rows at a time.
+/// Each of the two results has a place where 64 rows at a time are staged: while one leaves, the other is made.
 struct QkvNormEpilogue {
-  static constexpr int kHeads = 3, kHead = 64, kTileN = kHeads * kHead, kStages = 5, kBarriers = 0;
-  static constexpr uint32_t kPart = StagedRows<kHeads>::kPart, kGainsAt = kHeads * kPart;
+  static constexpr int kHeads = 3, kHead = 64, kTileN = kHeads * kHead, kStages = 4, kBarriers = 0;
+  static constexpr uint32_t kPart = StagedRows<kHeads>::kPart, kPlace = kHeads * kPart, kGainsAt = 2 * kPlace;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kGainsAt + 3 * kHead * 4;
   static constexpr bool kColumnsFirst = false, kNeedsRegisters = true;
   struct Maps {
@@ -39,17 +39,18 @@ struct QkvNormEpilogue {
   }
   static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
 
-  /// What the warpgroup has staged of heads below `heads` leaves.
-  static __device__ __forceinline__ void send(const CUtensorMap& to, const Memory& memory, int head, int heads, int row,
+  /// What the warpgroup has staged of heads below `heads` leaves; what it sent before has been read when all go on.
+  static __device__ __forceinline__ void send(const CUtensorMap& to, uint32_t place, int head, int heads, int row,
                                               int mine) {
+    const bool first = threadIdx.x % kGroup == 0;
     hopper::fence_for_copies();
+    if (first) hopper::store_wait_read<0>();
     hopper::named_sync(5 + mine, kGroup);
-    if (threadIdx.x % kGroup != 0) return;
+    if (!first) return;
 #pragma unroll
     for (int h = 0; h < kHeads; ++h)
-      if (head + h < heads) hopper::store_box(to, memory.epilogue() + h * kPart, (head + h) * kHead, row);
+      if (head + h < heads) hopper::store_box(to, place + h * kPart, (head + h) * kHead, row);
     hopper::store_commit();
-    hopper::store_wait_read<0>();
   }
 
   static __device__ __forceinline__ float squares(uint32_t both) {
@@ -60,29 +61,39 @@ struct QkvNormEpilogue {
     const StagedRows<kHeads> rows(memory.epilogue(), tile);
     const int head = rows.head;
     const RopeTable& table = maps.table;
+    const bool turns = head < table.heads;
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      // The other group's rows, or this one's first ones, have been read.
-      m == 0 ? hopper::named_sync(3 + mine, 2 * kGroup) : hopper::named_sync(5 + mine, kGroup);
-      // Rounded before it is normed, as the product followed by qkv_rope.h. It stays where it is staged until it is
-      // normed: registers would not suffice.
+      // Rounded before it is normed, as the product followed by qkv_rope.h.
+      uint32_t x[kHeads][4][4];  // chunks j and j + 4 of either row
+#pragma unroll
+      for (int h = 0; h < kHeads; ++h)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float* from = &c[m][32 * h + 4 * j + 2 * (i % 2) + 16 * (i / 2)];
+            x[h][j][i] = hopper::pack(from[0], from[1]);
+          }
+      if (m == 0) hopper::named_sync(3 + mine, 2 * kGroup);  // the other group's rows have been read
       float rho[kHeads][2];
 #pragma unroll
       for (int h = 0; h < kHeads; ++h) {
         rho[h][0] = rho[h][1] = 0.f;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const float *ca = &c[m][32 * h + 4 * j], *cb = ca + 16;
-          uint32_t a[2], b[2];
+          hopper::store_matrices(rows.place(h, j), x[h][j][0], x[h][j][1], x[h][j][2], x[h][j][3]);
 #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            a[r] = hopper::pack(ca[2 * r], ca[2 * r + 1]), b[r] = hopper::pack(cb[2 * r], cb[2 * r + 1]);
-            rho[h][r] += squares(a[r]) + squares(b[r]);
-          }
-          hopper::store_matrices(rows.place(h, j), a[0], a[1], b[0], b[1]);
+          for (int r = 0; r < 2; ++r) rho[h][r] += squares(x[h][j][r]) + squares(x[h][j][2 + r]);
         }
       }
-      send(maps.raw, memory, head, table.heads, tile.row + 64 * m, mine);
+      int at[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) at[r] = rows.angles(table, m, r);
+      // Under way while x leaves, and the next chunk's while one is turned. More at a time were not faster.
+      LaneAngles angles, next;
+      if (turns) angles.load(table, at, 0);
+      send(maps.raw, memory.epilogue(), head, table.heads, tile.row + 64 * m, mine);
 #pragma unroll
       for (int h = 0; h < kHeads; ++h)
 #pragma unroll
@@ -95,13 +106,6 @@ struct QkvNormEpilogue {
           if ((rows.lane & 3) == 0 && token < maps.tokens && head + h < table.heads + (table.heads - maps.queries))
             maps.rho[static_cast<int64_t>(head + h) * maps.tokens + token] = rho[h][r];
         }
-      int at[2];
-#pragma unroll
-      for (int r = 0; r < 2; ++r) at[r] = rows.angles(table, m, r);
-      LaneAngles angles, next;
-      const bool turns = head < table.heads;
-      if (turns) angles.load(table, at, 0);
-      hopper::named_sync(5 + mine, kGroup);  // x has been read
 #pragma unroll
       for (int j = 0; j < 4; ++j, angles = next) {
         if (turns && j < 3) next.load(table, at, j + 1);
@@ -110,21 +114,21 @@ struct QkvNormEpilogue {
           const int part = head + h < maps.queries ? 0 : head + h < table.heads ? 1 : 2;
           const uint32_t gains = memory.epilogue() + kGainsAt + (part * kHead + 8 * j + (rows.lane & 3) * 2) * 4;
           const float2 of_a = hopper::shared_float2(gains), of_b = hopper::shared_float2(gains + 128);
-          uint32_t a[2], b[2];
-          hopper::load_matrices(rows.place(h, j), a[0], a[1], b[0], b[1]);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
+            uint32_t &a = x[h][j][r], &b = x[h][j][2 + r];
             const float f = rho[h][r];
-            float4 y = make_float4(hopper::low(a[r]) * f * of_a.x, hopper::high(a[r]) * f * of_a.y,
-                                   hopper::low(b[r]) * f * of_b.x, hopper::high(b[r]) * f * of_b.y);
+            float4 y = make_float4(hopper::low(a) * f * of_a.x, hopper::high(a) * f * of_a.y,
+                                   hopper::low(b) * f * of_b.x, hopper::high(b) * f * of_b.y);
             if (head + h < table.heads) angles.turn(y, r);
-            a[r] = hopper::pack(y.x, y.y), b[r] = hopper::pack(y.z, y.w);
+            a = hopper::pack(y.x, y.y), b = hopper::pack(y.z, y.w);
           }
-          hopper::store_matrices(rows.place(h, j), a[0], a[1], b[0], b[1]);
+          hopper::store_matrices(rows.place(h, j) + kPlace, x[h][j][0], x[h][j][1], x[h][j][2], x[h][j][3]);
         }
       }
-      send(maps.out, memory, head, INT32_MAX, tile.row + 64 * m, mine);
+      send(maps.out, memory.epilogue() + kPlace, head, INT32_MAX, tile.row + 64 * m, mine);
     }
+    if (threadIdx.x % kGroup == 0) hopper::store_wait_read<0>();
     hopper::named_arrive(4 - mine, 2 * kGroup);
   }
 };

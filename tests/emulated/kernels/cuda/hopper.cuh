@@ -128,6 +128,7 @@ void store_wait_read() {
 }
 inline void fence_for_copies() {}
 inline void prefetch_map(const CUtensorMap&) {}
+inline void prefetch_box(const CUtensorMap&, int, int, int) {}
 
 inline uint64_t matrix_at(uint32_t address, uint32_t major, uint32_t stride) {
   return static_cast<uint64_t>(address >> 4) | static_cast<uint64_t>(major >> 4) << 16 |
