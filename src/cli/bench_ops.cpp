@@ -43,7 +43,7 @@ const TimedForm kTimed[] = {{"pre", false, true},
                             {"hybrid", true, false, "siamese_hybrid attention"},
                             {"reordered"},
                             {"sandwich"},
-                            {"resi_dual", true},
+                            {"resi_dual"},
                             {"pre_adaln"},
                             {"pre_drop_path"},
                             {"siamese_adaln", true}};

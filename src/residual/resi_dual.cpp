@@ -18,7 +18,6 @@ class ResiDual final : public Scheme {
   Read read(Streams s, const Site& site, const Modulation& m) const override {
     StreamStepInput in = written(s);
     in.read_y = false;
-    in.a_next = 1.0;
     const StreamStepOutput out = step(in, s, m);
     return {out.z, {{out.x, out.y}, {}, site, out.stats}, out.activated};
   }
@@ -43,7 +42,6 @@ class ResiDual final : public Scheme {
     const size_t k = static_cast<size_t>(s.site.k);
     StreamStepInput in = on_x(s, norm_[k > 0 ? k - 1 : 0]);
     in.y = s.s[1];
-    in.joined = s.stats.defined();
     if (s.pending.r.defined()) in.norm_x = norm_[k];
     return in;
   }

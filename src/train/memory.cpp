@@ -62,7 +62,8 @@ double heads_bytes(const Recipe& recipe, double value, at::Device device) {
   if (device.is_cpu() || !m.fused || value != 2) return 3 * qkv * value;
   const bool all = one_of(m.scheme, {"hybrid", "hybrid_star", "siamese_hybrid"});
   if (!all && m.qk_norm == "none") return qkv * value;
-  const bool inside = all && m.family == "lm" && m.norm == "rms" && m.norm_affine && !recipe.data.document_masking &&
+  const bool inside = all && m.family == "lm" && m.norm == "rms" && m.norm_affine && !m.bias &&
+                      m.attention_dropout == 0 && !recipe.data.document_masking &&
                       norms_inside_serve(recipe.train.micro_batch_size, recipe.train.sequence_length,
                                          {m.n_heads, m.n_kv_heads, dim}, m.d_model, device);
   return inside ? (qkv + qk) * value + 4 * qkv / static_cast<double>(dim) : 2 * qkv * value;

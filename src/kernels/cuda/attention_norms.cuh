@@ -19,16 +19,16 @@ struct HeadNorms {
   CUtensorMap q, k;
 };
 
-/// In shared memory: γ and 1/γ of q, k and v, then sums of g'·x̂ (of v g'·y) of every warp that has some: of k and v of
-/// eight warps, of q of four; then two notes (attention_sums.cuh) and two barriers (attention_at_once.cuh).
+/// In shared memory: γ of q, k and v and 1/γ of v, then sums of g'·x̂ (of v g'·y) of every warp that has some: of k and
+/// v of eight warps, of q of four; then two notes (attention_sums.cuh) and two barriers (attention_at_once.cuh).
 struct NormMemory {
-  static constexpr uint32_t kGain = kHead * 4, kGains = 2 * kGain, kSumsAt = 3 * kGains;  // bytes
+  static constexpr uint32_t kGain = kHead * 4, kSumsAt = 4 * kGain;  // bytes
   static constexpr uint32_t kNotesAt = kSumsAt + 20 * kGain;
   static constexpr uint32_t kBarriersAt = kNotesAt + 16, kBytes = kBarriersAt + 16;
 
   uint32_t base;
   __device__ uint32_t barrier(int mine) const { return base + kBarriersAt + mine * 8; }
-  __device__ uint32_t gains(int part) const { return base + part * kGains; }
+  __device__ uint32_t gains(int part) const { return base + part * kGain; }
   /// `warp`: of its warpgroup, `mine`: which one of the two that have k and v.
   __device__ uint32_t of_queries(int warp) const { return base + kSumsAt + (16 + warp) * kGain; }
   __device__ uint32_t of_keys(int mine, int warp) const { return base + kSumsAt + (4 * mine + warp) * kGain; }
@@ -42,7 +42,7 @@ struct NormMemory {
       if (thread / kHead != part) continue;
       const float gain = head_gain(norms.gain[part][thread % kHead]);
       hopper::put_shared(gains(part) + thread % kHead * 4, gain);
-      hopper::put_shared(gains(part) + kGain + thread % kHead * 4, 1.f / gain);
+      if (part == 2) hopper::put_shared(gains(2) + kGain + thread % kHead * 4, 1.f / gain);
     }
     for (int i = thread; i < 20 * kHead; i += static_cast<int>(blockDim.x))
       hopper::put_shared(base + kSumsAt + i * 4, 0.f);

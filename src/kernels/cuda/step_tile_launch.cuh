@@ -27,7 +27,7 @@ inline bool form_of(const StepCuda& call, Form* form) {
   }
   if (x && !reads_y) {
     *form = y ? Form::dual : Form::post;
-    return call.norm_x && !call.norm_in && !by_sample(call);
+    return call.norm_x && !call.norm_y && !call.norm_in && !by_sample(call);
   }
   if (!reads_y || !call.norm_y || (call.norm_in && !call.norm_x) || (!x && call.norm_x) ||
       (x && !call.norm_x && call.c1 == nullptr))

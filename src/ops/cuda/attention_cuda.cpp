@@ -138,8 +138,9 @@ std::tuple<Tensor, Tensor> norms_backward_cuda(const Tensor& gradient, const Ten
   }
   sums.count = 3;
   const cudaError_t e = kernels::attention_backward_hopper(b.call, stream);
-  if (e == cudaErrorCooperativeLaunchTooLarge) {  // fewer multiprocessors than the device has
+  if (e == cudaErrorCooperativeLaunchTooLarge) {  // fewer multiprocessors than the device has: not tried again
     cudaGetLastError();
+    set_norms_inside(false);
     return apart();
   }
   C10_CUDA_CHECK(e);
