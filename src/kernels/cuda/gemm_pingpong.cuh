@@ -1,8 +1,7 @@
 // A matrix product C = A·B of bf16 on Hopper whose epilogue costs no time of the tensor cores. A persistent block has a
 // warpgroup that feeds (the copy engine brings 64 columns of k at a time into a ring of buffers) and two that compute,
 // each a tile of its own, 128 rows by the epilogue's number of columns, in turns: while one multiplies, the other one
-// finishes its tile. Two blocks, a cluster, have the same columns: each brings half of B, to both. In clusters of four,
-// two by two, those beside each other have the same rows and bring half of A each, too.
+// finishes its tile. Two blocks, a cluster, have the same columns: each brings half of B, to both.
 #pragma once
 
 #include "kernels/cuda/cluster.cuh"
@@ -16,51 +15,24 @@ constexpr int kTileM = 128, kDepth = 64;                    // rows of a tile; c
 constexpr uint32_t kBytesA = kTileM * kDepth * 2;
 
 struct PingpongShape {
-  int pairs_m, tiles_n;  // a cluster takes two tiles, one below the other, and as many across as it has
+  int pairs_m, tiles_n;  // a cluster takes two tiles, one below the other
   int depth_steps;       // k / 64
   int half;              // where the second half of B's rows begins, if an epilogue has one
-
-  template <int across>
-  __host__ __device__ int groups_n() const {
-    return (tiles_n + across - 1) / across;
-  }
 };
 
-/// A block's place in its cluster of two, or of two by two: those with the same `column` share B, with the same `row`
-/// A.
-struct PingpongPlace {
-  uint32_t row, column;
-
-  __device__ explicit PingpongPlace(uint32_t rank) : row(rank & 1), column(rank >> 1) {}
-  __device__ uint16_t sharing_b() const { return static_cast<uint16_t>(3U << 2 * column); }
-  __device__ uint16_t sharing_a() const { return static_cast<uint16_t>(5U << row); }
-};
-
-/// A block's tile of a cluster's index-th, in the order in which clusters take them: four pairs of rows of tiles go
+/// A block's tile of the index-th pair, in the order in which clusters take them: four pairs of rows of tiles go
 /// through all columns before the next four begin, so that what runs at a time reads few rows of A and few of B.
 struct PingpongTile {
   int row, n;
 
-  template <int across>
-  static __device__ PingpongTile at(const PingpongShape& s, uint32_t rank, int index) {
+  __device__ PingpongTile(const PingpongShape& s, uint32_t rank, int index) {
     constexpr int kRows = 4;
-    const int groups = s.groups_n<across>();
-    const int first = index / (kRows * groups) * kRows, rows = min(kRows, s.pairs_m - first);
-    const int rest = index - first * groups;
-    PingpongTile tile;
-    tile.n = rest / rows;
-    if (across == 2) tile.n = tile.n * 2 + static_cast<int>(rank >> 1);
-    tile.row = (2 * (first + rest % rows) + static_cast<int>(across == 2 ? rank & 1 : rank)) * kTileM;
-    return tile;
+    const int first = index / (kRows * s.tiles_n) * kRows, rows = min(kRows, s.pairs_m - first);
+    const int rest = index - first * s.tiles_n;
+    n = rest / rows;
+    row = (2 * (first + rest % rows) + static_cast<int>(rank)) * kTileM;
   }
 };
-
-/// do_tile(tile) for all tiles of this block, by one thread.
-template <int across, class Tile>
-__device__ __forceinline__ void pingpong_walk(const PingpongShape& s, uint32_t rank, const Tile& do_tile) {
-  for (int t = blockIdx.x / (2 * across); t < s.pairs_m * s.groups_n<across>(); t += gridDim.x / (2 * across))
-    do_tile(PingpongTile::at<across>(s, rank, t));
-}
 
 /// Shared memory: the ring, then what the epilogue wants, then barriers.
 template <class Epilogue>
@@ -79,45 +51,38 @@ struct PingpongMemory {
   __device__ uint32_t epilogue_barrier(int i) const { return base + kBarriers + (2 * kStages + i) * 8; }
 };
 
-/// One thread: brings its part of A and of B for every tile.
-template <class Epilogue, int across>
+/// One thread: brings A and this block's half of B for every tile.
+template <class Epilogue>
 __device__ __forceinline__ void pingpong_feed(const PingpongShape& s, uint32_t rank, const CUtensorMap& a,
                                               const CUtensorMap& b, const PingpongMemory<Epilogue>& memory) {
   int stage = 0;
   uint32_t phase = 0;
-  const PingpongPlace place(rank);
-  pingpong_walk<across>(s, rank, [&](const PingpongTile& tile) {
+  for (int t = blockIdx.x / 2; t < s.pairs_m * s.tiles_n; t += gridDim.x / 2) {
+    const PingpongTile tile(s, rank, t);
     for (int k = 0; k < s.depth_steps * kDepth; k += kDepth) {
       const uint32_t full = memory.full(stage);
       hopper::barrier_wait(memory.empty(stage), phase ^ 1);
       hopper::barrier_expect(full, PingpongMemory<Epilogue>::kStage);
-      if constexpr (across == 1) {
-        hopper::load_box(a, memory.a(stage), full, k, tile.row);
-        Epilogue::feed_b(s, b, memory.b(stage), full, tile.n, k, rank, 3);
-      } else {
-        hopper::load_box_to_all(a, memory.a(stage) + place.column * (kBytesA / 2), full, k,
-                                tile.row + static_cast<int>(place.column) * (kTileM / 2), place.sharing_a());
-        Epilogue::feed_b(s, b, memory.b(stage), full, tile.n, k, place.row, place.sharing_b());
-      }
+      hopper::load_box(a, memory.a(stage), full, k, tile.row);
+      Epilogue::feed_b(s, b, memory.b(stage), full, tile.n, k, rank);
       if (++stage == Epilogue::kStages) stage = 0, phase ^= 1;
     }
-  });
+  }
 }
 
 /// The products of one tile; `step` counts the depth steps of all tiles before. Hands the turn to `next_turn` once all
 /// products are under way.
-template <class Epilogue, int across>
+template <class Epilogue>
 __device__ __forceinline__ void pingpong_multiply(float (&c)[2][Epilogue::kTileN / 2],
-                                                  const PingpongMemory<Epilogue>& memory, uint32_t rank, int step,
-                                                  int steps, int next_turn) {
+                                                  const PingpongMemory<Epilogue>& memory, int step, int steps,
+                                                  int next_turn) {
   constexpr bool kColumnsFirst = Epilogue::kColumnsFirst;
   int stage = step % Epilogue::kStages, before = 0;
   uint32_t phase = (step / Epilogue::kStages) & 1;
-  // A thread each tells the blocks that write here: of two, both; of two by two, all but the one across the corner.
-  const uint32_t thread = threadIdx.x % kGroup;
-  const uint32_t empty = hopper::address_in(memory.empty(0), across == 1 ? thread & 1 : (thread & 3) ^ rank);
+  // Two threads tell the two blocks, which both write here.
+  const uint32_t thread = threadIdx.x % kGroup, empty = hopper::address_in(memory.empty(0), thread & 1);
   auto release = [&](int which) {
-    if (thread < 1 + across) hopper::barrier_arrive_in_cluster(empty + which * 8);
+    if (thread < 2) hopper::barrier_arrive_in_cluster(empty + which * 8);
   };
   for (int k = 0; k < steps; ++k) {
     hopper::barrier_wait(memory.full(stage), phase);
@@ -141,8 +106,8 @@ __device__ __forceinline__ void pingpong_multiply(float (&c)[2][Epilogue::kTileN
   release(before);
 }
 
-template <class Epilogue, int across = 1>
-__global__ void __cluster_dims__(2 * across, 1, 1) __launch_bounds__(kPingpongThreads, 1)
+template <class Epilogue>
+__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
     pingpong_kernel(const PingpongShape s, const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                     const __grid_constant__ typename Epilogue::Maps maps) {
   SIAMESE_DYNAMIC_MEMORY(dynamic_bytes);
@@ -153,7 +118,7 @@ __global__ void __cluster_dims__(2 * across, 1, 1) __launch_bounds__(kPingpongTh
   if (threadIdx.x == 0) {
     for (int i = 0; i < Epilogue::kStages; ++i) {
       hopper::barrier_init(memory.full(i), 1);
-      hopper::barrier_init(memory.empty(i), 1 + across);  // the group that computed, in each block that is written to
+      hopper::barrier_init(memory.empty(i), 2);  // the group that computed, in either block
     }
     for (int i = 0; i < Epilogue::kBarriers; ++i) hopper::barrier_init(memory.epilogue_barrier(i), 1);
     hopper::barrier_init_done();
@@ -162,12 +127,11 @@ __global__ void __cluster_dims__(2 * across, 1, 1) __launch_bounds__(kPingpongTh
   }
   Epilogue::prepare(maps, memory);
   cluster_barrier();
-  const int tiles = s.pairs_m * s.groups_n<across>(), first = blockIdx.x / (2 * across),
-            stride = gridDim.x / (2 * across);
+  const int tiles = s.pairs_m * s.tiles_n, first = blockIdx.x / 2, stride = gridDim.x / 2;
   if (group == 0) {
     hopper::leave_registers<40>();
-    if (threadIdx.x == 0) pingpong_feed<Epilogue, across>(s, rank, a, b, memory);
-    if (threadIdx.x == 32) Epilogue::template feed<across>(s, rank, maps, memory);
+    if (threadIdx.x == 0) pingpong_feed(s, rank, a, b, memory);
+    if (threadIdx.x == 32) Epilogue::feed(s, rank, maps, memory);
     __syncwarp();
   } else {
     hopper::take_registers<232>();
@@ -184,8 +148,8 @@ __global__ void __cluster_dims__(2 * across, 1, 1) __launch_bounds__(kPingpongTh
         for (int i = 0; i < Epilogue::kTileN; ++i) c[i % 2][i / 2] = 0.f;
       }
       hopper::named_sync(1 + mine, 2 * kGroup);
-      pingpong_multiply<Epilogue, across>(c, memory, rank, number * s.depth_steps, s.depth_steps, 2 - mine);
-      Epilogue::finish(c, PingpongTile::at<across>(s, rank, t), maps, memory, number, mine);
+      pingpong_multiply(c, memory, number * s.depth_steps, s.depth_steps, 2 - mine);
+      Epilogue::finish(c, PingpongTile(s, rank, t), maps, memory, number, mine);
     }
   }
   cluster_barrier();  // no block leaves while the other one may still write to it

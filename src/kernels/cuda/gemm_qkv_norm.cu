@@ -9,19 +9,18 @@ cudaError_t gemm_qkv_norm_forward(const GemmQkvNorm& call, cudaStream_t stream) 
   using E = QkvNormEpilogue;
   if (call.length < 1 || call.length > INT32_MAX / 32) return cudaErrorInvalidValue;
   const int64_t kept = (call.heads + call.kv_heads) * E::kHead, n = kept + call.kv_heads * E::kHead;
-  CUtensorMap b;
+  CUtensorMap a, b;
   E::Maps maps{};
   maps.table = {call.cos, call.sin, static_cast<int>(call.length), static_cast<int>(call.heads + call.kv_heads)};
   for (int i = 0; i < 3; ++i) maps.gain[i] = static_cast<const bfloat*>(call.gain[i]);
   maps.rho = call.rho, maps.eps = call.eps;
   maps.queries = static_cast<int>(call.heads), maps.tokens = static_cast<int>(call.m);
-  const Boxes of_b{E::kTileN / 2, kDepth, Swizzle::bytes128};
+  const Boxes of_a{kTileM, kDepth, Swizzle::bytes128}, of_b{E::kTileN / 2, kDepth, Swizzle::bytes128};
   const Boxes of_out{64, E::kHead, Swizzle::bytes128};
-  if (!of_b(&b, call.w, 0, n, call.k, call.k) || !of_out(&maps.out, call.out, 0, call.m, n, n) ||
-      !of_out(&maps.raw, call.raw, 0, call.m, kept, kept))
+  if (!of_a(&a, call.x, 0, call.m, call.k, call.k) || !of_b(&b, call.w, 0, n, call.k, call.k) ||
+      !of_out(&maps.out, call.out, 0, call.m, n, n) || !of_out(&maps.raw, call.raw, 0, call.m, kept, kept))
     return cudaErrorInvalidValue;
-  return pingpong_launch<E>({up(call.m, 2 * kTileM), up(n, E::kTileN), up(call.k, kDepth), 0}, {call.x, call.m, call.k},
-                            b, maps, stream);
+  return pingpong_launch<E>({up(call.m, 2 * kTileM), up(n, E::kTileN), up(call.k, kDepth), 0}, a, b, maps, stream);
 }
 
 }  // namespace siamese::kernels

@@ -17,12 +17,13 @@ cudaError_t gemm_qkv_rope_forward(const void* x, const void* w, const float* cos
   using E = QkvRopeEpilogue<3>;
   if (length < 1 || length > INT32_MAX / 32) return cudaErrorInvalidValue;
   const int64_t n = (heads + 2 * kv_heads) * E::kHead;
-  CUtensorMap b;
+  CUtensorMap a, b;
   E::Maps maps{{}, {cos, sin, static_cast<int>(length), static_cast<int>(heads + kv_heads)}};
-  const Boxes of_b{E::kTileN / 2, kDepth, Swizzle::bytes128};
+  const Boxes of_a{kTileM, kDepth, Swizzle::bytes128}, of_b{E::kTileN / 2, kDepth, Swizzle::bytes128};
   const Boxes of_out{64, E::kHead, Swizzle::bytes128};
-  if (!of_b(&b, w, 0, n, k, k) || !of_out(&maps.out, out, 0, m, n, n)) return cudaErrorInvalidValue;
-  return pingpong_launch<E>({up(m, 2 * kTileM), up(n, E::kTileN), up(k, kDepth), 0}, {x, m, k}, b, maps, stream);
+  if (!of_a(&a, x, 0, m, k, k) || !of_b(&b, w, 0, n, k, k) || !of_out(&maps.out, out, 0, m, n, n))
+    return cudaErrorInvalidValue;
+  return pingpong_launch<E>({up(m, 2 * kTileM), up(n, E::kTileN), up(k, kDepth), 0}, a, b, maps, stream);
 }
 
 }  // namespace siamese::kernels

@@ -14,29 +14,29 @@ bool gemm_swiglu_serves(int64_t m, int64_t f, int64_t k) {
 cudaError_t gemm_swiglu_forward(const void* x, const void* w, void* p, void* h, int64_t m, int64_t f, int64_t k,
                                 cudaStream_t stream) {
   using E = ForwardEpilogue;
-  CUtensorMap b;
+  CUtensorMap a, b;
   E::Maps maps;
-  const Boxes of_b{E::kHalf, kDepth, Swizzle::bytes128};
+  const Boxes of_a{kTileM, kDepth, Swizzle::bytes128}, of_b{E::kHalf, kDepth, Swizzle::bytes128};
   const Boxes out{64, E::kHalf, Swizzle::none};
-  if (!of_b(&b, w, 0, 2 * f, k, k) || !out(&maps.value, p, 0, m, f, 2 * f) || !out(&maps.gate, p, f, m, f, 2 * f) ||
-      !out(&maps.h, h, 0, m, f, f))
+  if (!of_a(&a, x, 0, m, k, k) || !of_b(&b, w, 0, 2 * f, k, k) || !out(&maps.value, p, 0, m, f, 2 * f) ||
+      !out(&maps.gate, p, f, m, f, 2 * f) || !out(&maps.h, h, 0, m, f, f))
     return cudaErrorInvalidValue;
-  return pingpong_launch<E>({up(m, 2 * kTileM), up(f, E::kHalf), up(k, kDepth), static_cast<int>(f)}, {x, m, k}, b,
-                            maps, stream);
+  return pingpong_launch<E>({up(m, 2 * kTileM), up(f, E::kHalf), up(k, kDepth), static_cast<int>(f)}, a, b, maps,
+                            stream);
 }
 
 cudaError_t gemm_swiglu_backward(const void* g, const void* v, const void* p, void* g_p, void* h, int64_t m, int64_t f,
                                  int64_t k, cudaStream_t stream) {
   using E = BackwardEpilogue;
-  CUtensorMap b;
+  CUtensorMap a, b;
   E::Maps maps;
-  const Boxes of_b{kDepth, 64, Swizzle::bytes128};
+  const Boxes of_a{kTileM, kDepth, Swizzle::bytes128}, of_b{kDepth, 64, Swizzle::bytes128};
   const Boxes out{kTileM, E::kColumns, Swizzle::bytes64};
-  if (!of_b(&b, v, 0, k, f, f) || !out(&maps.value, p, 0, m, f, 2 * f) || !out(&maps.gate, p, f, m, f, 2 * f) ||
-      !out(&maps.g_value, g_p, 0, m, f, 2 * f) || !out(&maps.g_gate, g_p, f, m, f, 2 * f) ||
-      !out(&maps.h, h, 0, m, f, f))
+  if (!of_a(&a, g, 0, m, k, k) || !of_b(&b, v, 0, k, f, f) || !out(&maps.value, p, 0, m, f, 2 * f) ||
+      !out(&maps.gate, p, f, m, f, 2 * f) || !out(&maps.g_value, g_p, 0, m, f, 2 * f) ||
+      !out(&maps.g_gate, g_p, f, m, f, 2 * f) || !out(&maps.h, h, 0, m, f, f))
     return cudaErrorInvalidValue;
-  return pingpong_launch<E>({up(m, 2 * kTileM), up(f, E::kTileN), up(k, kDepth), 0}, {g, m, k}, b, maps, stream);
+  return pingpong_launch<E>({up(m, 2 * kTileM), up(f, E::kTileN), up(k, kDepth), 0}, a, b, maps, stream);
 }
 
 }  // namespace siamese::kernels

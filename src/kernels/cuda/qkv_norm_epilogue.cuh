@@ -34,10 +34,9 @@ struct QkvNormEpilogue {
         hopper::put_shared(memory.epilogue() + kGainsAt + thread * 4, head_gain(maps.gain[part][thread % kHead]));
   }
   static __device__ void feed_b(const PingpongShape& s, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
-                                uint32_t half, uint16_t sharing) {
-    QkvRopeEpilogue<kHeads>::feed_b(s, b, to, full, n, k, half, sharing);
+                                uint32_t rank) {
+    QkvRopeEpilogue<kHeads>::feed_b(s, b, to, full, n, k, rank);
   }
-  template <int across>
   static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
 
   /// What the warpgroup has staged of heads below `heads` leaves; what it sent before has been read when all go on.

@@ -75,11 +75,10 @@ struct QkvRopeEpilogue {
 
   /// Each block brings half of the tile's rows of W.
   static __device__ void feed_b(const PingpongShape&, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
-                                uint32_t half, uint16_t sharing) {
-    const int first = static_cast<int>(half) * (kTileN / 2);
-    hopper::load_box_to_all(b, to + half * (kBytesB / 2), full, k, n * kTileN + first, sharing);
+                                uint32_t rank) {
+    const int half = static_cast<int>(rank) * (kTileN / 2);
+    hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, k, n * kTileN + half, 3);
   }
-  template <int across>
   static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
   static __device__ void prepare(const Maps&, const Memory&) {}
 

@@ -22,12 +22,10 @@ struct ForwardEpilogue {
 
   /// One block brings the values' rows of W, the other one the gates'.
   static __device__ void feed_b(const PingpongShape& s, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
-                                uint32_t half, uint16_t sharing) {
-    hopper::load_box_to_all(b, to + half * (kBytesB / 2), full, k, static_cast<int>(half) * s.half + n * kHalf,
-                            sharing);
+                                uint32_t rank) {
+    hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, k, static_cast<int>(rank) * s.half + n * kHalf, 3);
   }
   static __device__ void prepare(const Maps&, const Memory&) {}
-  template <int across>
   static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
 
   static __device__ void store(uint32_t to, const uint32_t (&v)[4], int chunks) {
@@ -88,17 +86,17 @@ struct BackwardEpilogue {
 
   /// Each block brings 64 columns.
   static __device__ void feed_b(const PingpongShape&, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
-                                uint32_t half, uint16_t sharing) {
-    hopper::load_box_to_all(b, to + half * (kBytesB / 2), full, n * kTileN + static_cast<int>(half) * 64, k, sharing);
+                                uint32_t rank) {
+    hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, n * kTileN + static_cast<int>(rank) * 64, k, 3);
   }
   static __device__ uint32_t filled(const Memory& memory, int slot) { return memory.epilogue_barrier(slot); }
   static __device__ uint32_t read(const Memory& memory, int slot) { return memory.epilogue_barrier(kSlots + slot); }
 
   static __device__ void prepare(const Maps&, const Memory&) {}
-  template <int across>
   static __device__ void feed(const PingpongShape& s, uint32_t rank, const Maps& maps, const Memory& memory) {
     uint32_t phase = 0;
-    pingpong_walk<across>(s, rank, [&](const PingpongTile& tile) {
+    for (int t = blockIdx.x / 2; t < s.pairs_m * s.tiles_n; t += gridDim.x / 2, phase ^= 1) {
+      const PingpongTile tile(s, rank, t);
       for (int slot = 0; slot < kSlots; ++slot) {
         const uint32_t to = memory.epilogue() + slot * kSlot;
         const int column = tile.n * kTileN + slot * kColumns;
@@ -107,8 +105,7 @@ struct BackwardEpilogue {
         hopper::load_box(maps.value, to, filled(memory, slot), column, tile.row);
         hopper::load_box(maps.gate, to + kPart, filled(memory, slot), column, tile.row);
       }
-      phase ^= 1;
-    });
+    }
   }
 
   static __device__ __forceinline__ void finish(float (&c)[2][kTileN / 2], const PingpongTile& tile, const Maps& maps,
