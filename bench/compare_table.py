@@ -15,8 +15,9 @@ def cells(row, lines):
     """One line of the table."""
     workload, scheme = row["workload"], row["scheme"]
     peer = best_peer(lines, workload, scheme)
-    # Overhead is against the product's own pre that is deterministic, or is not, like this row.
-    base = next((r for r in product_rows(lines, workload) if r["scheme"] == "pre" and r.get("deterministic") == row.get("deterministic")), None)
+    # Overhead is against the product's own pre of the same turn, deterministic or not like this row.
+    before = lines[: next(i for i, r in enumerate(lines) if r is row) + 1]
+    base = next((r for r in reversed(product_rows(before, workload)) if r["scheme"] == "pre" and r.get("deterministic") == row.get("deterministic")), None)
     ratio = lambda a, b: f"{a / b:.3f}x" if a and b else ""
     return [
         scheme,

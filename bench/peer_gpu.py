@@ -181,7 +181,8 @@ class Trainer:
         return a.elapsed_time(b)
 
 
-def measure(workload, scheme, mode, device, steps):
+def measure(workload, scheme, mode, device, steps, rest):
+    """As `siamese bench` measures: the first step, a rest, four steps that do not count, then those that do."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     gpu = device == "cuda"
@@ -192,14 +193,17 @@ def measure(workload, scheme, mode, device, steps):
     trainer = Trainer(workload, scheme, mode, device)
     trainer.timed()
     first = time.perf_counter() - t0
-    for _ in range(3):
+    time.sleep(rest)
+    for _ in range(4):
         trainer.timed()
-    ms = sorted(trainer.timed() for _ in range(steps))
+    in_order = [trainer.timed() for _ in range(steps)]
+    ms = sorted(in_order)
     return dict(
         ms=round(statistics.median(ms), 2), ms_p10=round(ms[len(ms) // 10], 2), ms_p90=round(ms[len(ms) * 9 // 10], 2),
         items_per_s=round(1e3 * trainer.items / statistics.median(ms)), first_step_s=round(first, 1),
         peak_gb=round(torch.cuda.max_memory_allocated() / 2**30, 2) if gpu else 0,
         device=torch.cuda.get_device_name() if gpu else "cpu",
+        steps_ms=[round(t, 1) for t in in_order],
     )
 
 
@@ -208,7 +212,8 @@ def main():
     ap.add_argument("workload", choices=[*WORKLOADS, *VISION])
     ap.add_argument("--schemes", nargs="+", default=["pre", "siamese", "siamese_hybrid"], help="vision: pre and siamese", choices=["pre", "siamese", "siamese_hybrid"])
     ap.add_argument("--modes", nargs="+", default=["compile", "compile-bf16"], choices=["eager", "compile", "compile-bf16"])
-    ap.add_argument("--steps", type=int, default=10)
+    ap.add_argument("--steps", type=int, default=10, help="timed steps a row (default: %(default)s)")
+    ap.add_argument("--rest", type=float, default=8, help="seconds of rest before a row's steps (default: %(default)s)")
     ap.add_argument("--device", default="cuda")
     a = ap.parse_args()
     if a.device == "cuda" and not torch.cuda.is_available():
@@ -218,7 +223,7 @@ def main():
         for scheme in (s for s in a.schemes if a.workload not in VISION or s != "siamese_hybrid"):
             row = dict(workload=a.workload, scheme=scheme, peer=f"pytorch {torch.__version__}", mode=mode)
             try:
-                row |= measure(a.workload, scheme, mode, a.device, a.steps)
+                row |= measure(a.workload, scheme, mode, a.device, a.steps, a.rest)
             except Exception as e:  # out of memory in one mode must not end the others
                 row["error"] = repr(e)[:300]
             print(json.dumps(row), flush=True)

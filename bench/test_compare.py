@@ -41,6 +41,13 @@ class Table(unittest.TestCase):
         self.assertEqual(siamese_fixed[6:8], ["+5.0", "%"])  # against the deterministic pre
         self.assertIn("OutOfMemoryError()", failed[0])
 
+    def test_overhead_is_of_the_same_turn(self):
+        slower = [dict(r, ms=r["ms"] + 40) for r in LINES if "peer" not in r and not r["deterministic"]]
+        rows = self.rows(slower + LINES)
+        self.assertEqual(rows[0][:6], ["pre", "no", "176.0", "compile-bf16", "200.0", "0.880x"])
+        self.assertEqual(rows[1][6:8], ["+2.0", "%"])
+        self.assertEqual(rows[4][6:8], ["+2.5", "%"])
+
     def test_without_peer_and_without_pre(self):
         only = [r for r in LINES if "peer" not in r and r["scheme"] == "siamese" and not r["deterministic"]]
         self.assertEqual(self.rows(only), [["siamese", "no", "164.0", "33.0"]])

@@ -26,6 +26,13 @@ inline float __uint_as_float(uint32_t w) {
   std::memcpy(&f, &w, 4);
   return f;
 }
+/// The larger ones; the other one where one is NaN.
+inline __nv_bfloat162 __hmax2(__nv_bfloat162 a, __nv_bfloat162 b) {
+  const auto larger = [](uint32_t v, uint32_t w) {
+    return emulator::rounded(std::fmax(__uint_as_float(v), __uint_as_float(w)));
+  };
+  return {larger(a.bits << 16, b.bits << 16) | larger(a.bits & 0xffff0000U, b.bits & 0xffff0000U) << 16};
+}
 inline int min(int a, int b) { return a < b ? a : b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fmul_rn(float a, float b) { return a * b; }

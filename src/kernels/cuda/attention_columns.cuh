@@ -105,7 +105,7 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
       hopper::products_wait<3>();
 #pragma unroll
       for (int c = 0; c < 32; ++c)
-        s[c] = hopper::exp2_fast(fmaf(s[c], shape.scale_log2, -((c & 1) ? shift[c / 4].y : shift[c / 4].x)));
+        s[c] = exp2_fast(fmaf(s[c], shape.scale_log2, -((c & 1) ? shift[c / 4].y : shift[c / 4].x)));
       if (causal && t == first + mine) {  // the diagonal
 #pragma unroll
         for (int c = 0; c < 32; ++c)

@@ -50,7 +50,7 @@ __device__ __forceinline__ void soften(float (&s)[64], float (&m)[2], float (&l)
     float all = fmaxf(most[half][0], most[half][1]);
     all = fmaxf(all, __shfl_xor_sync(0xffffffffU, all, 1));
     all = fmaxf(all, __shfl_xor_sync(0xffffffffU, all, 2));
-    factor[half] = hopper::exp2_fast((m[half] - all) * scale);
+    factor[half] = exp2_fast((m[half] - all) * scale);
     m[half] = all;
     shift[half] = all * scale;
   }
@@ -59,7 +59,7 @@ __device__ __forceinline__ void soften(float (&s)[64], float (&m)[2], float (&l)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float *a = &s[4 * j + 2 * half], *b = a + 1;
-      *a = hopper::exp2_fast(fmaf(*a, scale, -shift[half])), *b = hopper::exp2_fast(fmaf(*b, scale, -shift[half]));
+      *a = exp2_fast(fmaf(*a, scale, -shift[half])), *b = exp2_fast(fmaf(*b, scale, -shift[half]));
       sum[half][j & 1] += *a + *b;
     }
 #pragma unroll

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/attention_hopper.h"
+#include "kernels/cuda/exponential.cuh"
 #include "kernels/cuda/hopper_rows.cuh"
 #include "kernels/cuda/processors.h"
 

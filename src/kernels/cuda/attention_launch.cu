@@ -9,16 +9,16 @@ namespace siamese::kernels {
 namespace attention {
 namespace {
 
-constexpr int kDotThreads = 256;
+constexpr int kDotThreads = 256, kDotsEach = 4;
 
 /// D = Σ G⊙O of a head: eight lanes a head, which lie side by side in memory; 0 past the end. Also the logarithms of
-/// the sums, where another library's forward pass left them, zeros to count from, and the angles in order.
+/// the sums, where another library's forward pass left them, zeros to count from, and the angles in order. From the
+/// last row to the first: of G, which was written just now, the end is still in L2, and attention wants the beginning.
 __global__ void __launch_bounds__(kDotThreads)
     dots_kernel(const bfloat* g, const bfloat* o, int64_t g_stride, int64_t o_stride, const Shape s,
                 const float* natural, float* log_sums, float* dots, int* counters, int64_t counter_count,
                 const AngleTables tables, float4* angles) {
-  const unsigned within = blockIdx.x * kDotThreads + threadIdx.x;  // of a sample
-  const int64_t thread = static_cast<int64_t>(blockIdx.y) * gridDim.x * kDotThreads + within;
+  const int64_t thread = (static_cast<int64_t>(blockIdx.y) * gridDim.x + blockIdx.x) * kDotThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.y) * gridDim.x * kDotThreads;
   for (int64_t i = thread; i < counter_count; i += threads) counters[i] = 0;
   if (angles != nullptr)
@@ -26,26 +26,35 @@ __global__ void __launch_bounds__(kDotThreads)
       angles[i] = angles_of(  // OrderedAngles::index the other way
           tables.cos, tables.sin, s.length, static_cast<int>(i / 256 * 16), static_cast<int>(i % 32),
           static_cast<int>(i / 32 % 8));
-  const int lane = threadIdx.x % 8, head = static_cast<int>(within / 8 % s.heads);
-  const int row = static_cast<int>(within / 8 / s.heads);
-  if (row >= s.rows) return;
-  for (int batch = blockIdx.y; batch < s.batch; batch += gridDim.y) {
-    float sum = 0.f;
-    if (row < s.length) {
-      const int64_t place = static_cast<int64_t>(batch) * s.length + row;
-      const Float8 a = widen(fetch8(g + place * g_stride + head * kHead + lane * 8));
-      const Float8 b = widen(fetch8(o + place * o_stride + head * kHead + lane * 8));
+  const int lane = threadIdx.x % 8;
+  const unsigned first = (gridDim.x - 1 - blockIdx.x) * (kDotThreads * kDotsEach) + threadIdx.x;  // of a sample
+  for (int batch = s.batch - 1 - static_cast<int>(blockIdx.y); batch >= 0; batch -= static_cast<int>(gridDim.y)) {
+    Raw8<bfloat> a[kDotsEach], b[kDotsEach];
 #pragma unroll
-      for (int i = 0; i < 8; ++i) sum += a.v[i] * b.v[i];
+    for (int i = 0; i < kDotsEach; ++i) {
+      const unsigned of_sample = (first + i * kDotThreads) / 8, row = of_sample / s.heads, head = of_sample % s.heads;
+      const int64_t place = static_cast<int64_t>(batch) * s.length + row, column = head * kHead + lane * 8;
+      const bool there = row < static_cast<unsigned>(s.length);
+      a[i] = fetch8_if(there, g + place * g_stride + column);
+      b[i] = fetch8_if(there, o + place * o_stride + column);
     }
 #pragma unroll
-    for (int i = 1; i < 8; i *= 2) sum += __shfl_xor_sync(0xffffffffU, sum, i);
-    if (lane != 0) continue;
-    const int64_t of_head = static_cast<int64_t>(batch) * s.heads + head;
-    dots[of_head * s.rows + row] = sum;
-    if (natural != nullptr)
-      log_sums[of_head * s.rows + row] =
-          row < s.length ? natural[of_head * s.length + row] * static_cast<float>(M_LOG2E) : INFINITY;
+    for (int i = 0; i < kDotsEach; ++i) {
+      const unsigned of_sample = (first + i * kDotThreads) / 8, row = of_sample / s.heads, head = of_sample % s.heads;
+      const Float8 x = widen(a[i]), y = widen(b[i]);
+      float sum = 0.f;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sum += x.v[j] * y.v[j];
+#pragma unroll
+      for (int j = 1; j < 8; j *= 2) sum += __shfl_xor_sync(0xffffffffU, sum, j);
+      if (lane != 0 || row >= static_cast<unsigned>(s.rows)) continue;
+      const int64_t of_head = static_cast<int64_t>(batch) * s.heads + head;
+      dots[of_head * s.rows + row] = sum;
+      if (natural != nullptr)
+        log_sums[of_head * s.rows + row] = row < static_cast<unsigned>(s.length)
+                                               ? natural[of_head * s.length + row] * static_cast<float>(M_LOG2E)
+                                               : INFINITY;
+    }
   }
 }
 
@@ -112,7 +121,8 @@ cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t st
   const AtOnce plan = plan_at_once(call);
   const bool once = plan.rows > 0 && call.scratch != nullptr;
   const int64_t threads = static_cast<int64_t>(shape.rows) * shape.heads * 8;
-  const dim3 grid(static_cast<unsigned>((threads + kDotThreads - 1) / kDotThreads),
+  constexpr int kOfBlock = kDotThreads * kDotsEach;
+  const dim3 grid(static_cast<unsigned>((threads + kOfBlock - 1) / kOfBlock),
                   static_cast<unsigned>(std::min(shape.batch, 65535)));
   if (threads > INT32_MAX || (call.rho != nullptr && !once)) return cudaErrorInvalidValue;
   dots_kernel<<<grid, kDotThreads, 0, stream>>>(

@@ -77,7 +77,7 @@ __device__ __forceinline__ void differentiate(const Shape& shape, const Maps& ma
         turns.end();
         hopper::products_wait<2>();
 #pragma unroll
-        for (int c = 0; c < 32; ++c) s[c] = hopper::exp2_fast(fmaf(s[c], shape.scale_log2, -shift[c >> 1 & 1]));
+        for (int c = 0; c < 32; ++c) s[c] = exp2_fast(fmaf(s[c], shape.scale_log2, -shift[c >> 1 & 1]));
         if (causal ? j == item.block && half == mine : left < 64) {  // the diagonal, or the end
 #pragma unroll
           for (int c = 0; c < 32; ++c) {

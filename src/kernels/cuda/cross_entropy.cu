@@ -1,5 +1,10 @@
 #include "kernels/cuda/cross_entropy.h"
 
+#include <type_traits>
+
+#include "kernels/cuda/cross_entropy_ahead.cuh"
+#include "kernels/cuda/early_launch.cuh"
+#include "kernels/cuda/processors.h"
 #include "kernels/cuda/vec.cuh"
 
 namespace siamese::kernels {
@@ -9,37 +14,6 @@ constexpr int kInFlight = 4;  // vectors of eight values a thread loads before i
 constexpr int kMaxThreads = 1024;
 
 enum class Pass { loss, staged, twice };  // no gradient; the row kept in shared memory; the row read again
-
-/// 2^v in one instruction. exp2f spends four more on results below 2^-126, which count as zero here.
-__device__ __forceinline__ float power_of_two(float v) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(v));
-  return result;
-}
-/// exp(x - reference); the difference is taken first, so that the largest terms are exact to a rounding.
-__device__ __forceinline__ float exp_from(float x, float reference) {
-  return power_of_two((x - reference) * 1.44269504f);
-}
-
-/// Largest value so far and the sum of exp(x - largest). fmaxf passes over NaN; the sum keeps it.
-struct Softmax {
-  float max, sum;
-};
-constexpr float kNone = -__builtin_huge_valf();
-
-/// What a maximum is compared with: -inf - -inf would be NaN where there is nothing yet, or only -inf.
-__device__ __forceinline__ float reference_of(float max) { return max == kNone ? 0.f : max; }
-
-__device__ __forceinline__ Softmax merge(const Softmax& a, const Softmax& b) {
-  const float max = fmaxf(a.max, b.max), reference = reference_of(max);
-  return {max, a.sum * exp_from(a.max, reference) + b.sum * exp_from(b.max, reference)};
-}
-__device__ __forceinline__ Softmax warp_merge(Softmax s) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset >>= 1)
-    s = merge(s, {__shfl_xor_sync(0xffffffffU, s.max, offset), __shfl_xor_sync(0xffffffffU, s.sum, offset)});
-  return s;
-}
 
 /// Over all threads of the block; the same bits in every thread. Called once a kernel.
 __device__ Softmax block_merge(Softmax s) {
@@ -175,6 +149,23 @@ cudaError_t launch(const CrossEntropyCuda& p, int threads, int64_t shared, cudaS
   return cudaGetLastError();
 }
 
+/// Whether it serves; then `error` says how it went.
+bool launch_ahead(const CrossEntropyCuda& p, int most_bytes, cudaStream_t stream, cudaError_t* error) {
+  const int64_t vectors = p.vocab / 8, bytes = AheadMemory::bytes(vectors);
+  int processors = 0;
+  if (!p.gradient || p.vocab % 8 != 0 || reinterpret_cast<uintptr_t>(p.logits) % 16 != 0 || bytes > most_bytes ||
+      vectors <= 2 * kAheadThreads || vectors > kAheadVectors * kAheadThreads || !built_for_hopper() ||
+      count_processors(&processors) != cudaSuccess)
+    return false;
+  const auto kernel = cross_entropy_ahead_kernel;
+  *error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (*error != cudaSuccess) return true;
+  const int64_t blocks = p.rows < processors ? p.rows : processors;
+  kernel<<<static_cast<unsigned>(blocks), kAheadThreads, static_cast<size_t>(bytes), stream>>>(p);
+  *error = cudaGetLastError();
+  return true;
+}
+
 template <class T>
 cudaError_t dispatch(const CrossEntropyCuda& p, cudaStream_t stream) {
   int device = 0, per_block = 0, per_processor = 0;
@@ -183,6 +174,8 @@ cudaError_t dispatch(const CrossEntropyCuda& p, cudaStream_t stream) {
         cudaDeviceGetAttribute(&per_processor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device)})
     if (error != cudaSuccess) return error;
   constexpr int64_t kOther = 2048;  // block_merge's and what the system keeps of each block
+  if constexpr (std::is_same_v<T, bfloat>)
+    if (cudaError_t e = cudaSuccess; launch_ahead(p, per_block, stream, &e)) return e;
   const int64_t shared = p.vocab / 8 * static_cast<int64_t>(sizeof(Raw8<T>));
   const bool fits = shared + kOther <= per_block;
   // Two blocks a multiprocessor, so that one reads while the other writes; where only one fits, twice the threads.

@@ -117,11 +117,4 @@ __device__ __forceinline__ void write_release(int* p, int v) {
 /// Ordinary writes to global memory become visible to the copy engine.
 __device__ __forceinline__ void fence_for_copies_of_memory() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
-/// 2^x, 0 for -inf.
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 }  // namespace siamese::kernels::hopper

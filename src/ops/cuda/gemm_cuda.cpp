@@ -13,10 +13,12 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/product_cache.h"
@@ -30,7 +32,7 @@ namespace {
 using at::Tensor;
 
 constexpr size_t kWorkspace = size_t{64} << 20;
-constexpr int kCandidates = 24, kRepeats = 3;
+constexpr int kCandidates = 24, kRepeats = 3, kTurns = 7;
 
 void check(cublasStatus_t status, const char* what) {
   TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "[gemm] cuBLASLt: ", what, " failed with status ", status);
@@ -169,27 +171,41 @@ class Products {
     }
   }
 
-  /// Runs every candidate a few times, the fastest wins. (Running the best on until the clock settles under the power
-  /// cap finds others, but was not faster in a training step.)
+  /// Runs every candidate a few times; those that come near the fastest run again in turns, so that all of them see the
+  /// same clocks, and the least median wins. (Running the best on until the clock settles under the power cap finds
+  /// others, but was not faster in a training step.)
   void tune(Plan& plan, const void* first, const void* second, void* out, const Tensor& workspace,
             cudaStream_t stream) {
     plan.best = plan.first;
     plan.tuned = true;
     const StreamTimer timer(stream);
-    float best = 0;
+    struct Timed {
+      cublasLtMatmulAlgo_t algo;
+      std::vector<float> ms;
+    };
+    std::vector<Timed> all;
+    auto time = [&](const cublasLtMatmulAlgo_t& algo) {
+      timer.begin();
+      for (int i = 0; i < kRepeats; ++i) plan.run(lt_, first, second, out, workspace, algo, stream);
+      return timer.end();
+    };
     for (const auto& candidate : candidates(plan, kCandidates)) {
       if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
-      float ms = 0;
       try {
         plan.run(lt_, first, second, out, workspace, candidate.algo, stream);
-        timer.begin();
-        for (int i = 0; i < kRepeats; ++i) plan.run(lt_, first, second, out, workspace, candidate.algo, stream);
-        ms = timer.end();
+        all.push_back({candidate.algo, {time(candidate.algo)}});
       } catch (const c10::Error&) {
         continue;  // a candidate that cannot run after all
       }
-      if (best == 0 || ms < best) best = ms, plan.best = candidate.algo;
     }
+    if (all.empty()) return;
+    const auto faster = [](const Timed& a, const Timed& b) { return a.ms[a.ms.size() / 2] < b.ms[b.ms.size() / 2]; };
+    const float near = 1.1f * std::min_element(all.begin(), all.end(), faster)->ms[0];
+    std::erase_if(all, [&](const Timed& t) { return t.ms[0] > near; });
+    for (int turn = 0; turn + 1 < kTurns && all.size() > 1; ++turn)
+      for (Timed& t : all) t.ms.push_back(time(t.algo));
+    for (Timed& t : all) std::sort(t.ms.begin(), t.ms.end());
+    plan.best = std::min_element(all.begin(), all.end(), faster)->algo;
     cache_.add(plan.key, plan.best);
   }
 

@@ -30,7 +30,6 @@ void product(float (&d)[32], uint64_t a, uint64_t b, int add) {
   multiply<64>(d, FromMemory{a, !m_fastest}, b, false, add);
 }
 
-inline float exp2_fast(float x) { return std::exp2(x); }
 inline float shared_float(uint32_t address) { return read_shared<float>(address); }
 inline void put_shared(uint32_t address, float f) { std::memcpy(memory_at(address, 4), &f, 4); }
 inline float2 shared_float2(uint32_t address) { return read_shared<float2>(address); }

@@ -6,4 +6,8 @@
 namespace siamese::kernels {
 using bfloat = __nv_bfloat16;
 inline float to_float(bfloat v) { return __uint_as_float(static_cast<uint32_t>(v.bits) << 16); }
+template <class T>
+T from_float(float v) {
+  return {static_cast<uint16_t>(emulator::rounded(v))};
+}
 }  // namespace siamese::kernels
