@@ -15,16 +15,16 @@ def python_with_torch():
     return found.stdout.strip()
 
 
-def json_lines(command, log):
-    """Runs a command whose output is JSON lines; each is kept as soon as it is there."""
+def json_lines(command, log, more=None):
+    """Runs a command whose output is JSON lines; each is kept, with `more` added, as soon as it is there."""
     print("$", " ".join(map(str, command)), file=sys.stderr)
     rows = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             if not line.startswith("{"):
                 continue
-            rows.append(json.loads(line))
-            log.write(line)
+            rows.append(json.loads(line) | (more or {}))
+            log.write(json.dumps(rows[-1]) + "\n")
             log.flush()
             print(line, end="", file=sys.stderr)
     if process.returncode != 0:
@@ -33,6 +33,13 @@ def json_lines(command, log):
             sys.exit(f"compare: {command[0]} failed with status {process.returncode}")
         sys.exit(f"compare: {command[0]} failed with status {process.returncode}; lines so far are in {log.name}")
     return rows
+
+
+def positive(text):
+    """For argparse."""
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
 
 
 def results_file(workload):

@@ -11,13 +11,16 @@ def product_rows(lines, workload):
     return [r for r in lines if "peer" not in r and r["workload"] == workload and "ms" in r]
 
 
+def turn_of(row):
+    return row.get("turn"), row.get("deterministic")
+
+
 def cells(row, lines):
     """One line of the table."""
     workload, scheme = row["workload"], row["scheme"]
     peer = best_peer(lines, workload, scheme)
-    # Overhead is against the product's own pre of the same turn, deterministic or not like this row.
-    before = lines[: next(i for i, r in enumerate(lines) if r is row) + 1]
-    base = next((r for r in reversed(product_rows(before, workload)) if r["scheme"] == "pre" and r.get("deterministic") == row.get("deterministic")), None)
+    # Overhead is against the product's own pre of the same turn.
+    base = next((r for r in product_rows(lines, workload) if r["scheme"] == "pre" and turn_of(r) == turn_of(row)), None)
     ratio = lambda a, b: f"{a / b:.3f}x" if a and b else ""
     return [
         scheme,

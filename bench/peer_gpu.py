@@ -17,6 +17,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from commands import positive
 from peer_vision import vision_workload
 
 # d, heads, key-value heads, blocks, both halves of the feed-forward, vocabulary, length, batch
@@ -193,7 +194,8 @@ def measure(workload, scheme, mode, device, steps, rest):
     trainer = Trainer(workload, scheme, mode, device)
     trainer.timed()
     first = time.perf_counter() - t0
-    time.sleep(rest)
+    if gpu:
+        time.sleep(rest)
     for _ in range(4):
         trainer.timed()
     in_order = [trainer.timed() for _ in range(steps)]
@@ -212,8 +214,8 @@ def main():
     ap.add_argument("workload", choices=[*WORKLOADS, *VISION])
     ap.add_argument("--schemes", nargs="+", default=["pre", "siamese", "siamese_hybrid"], help="vision: pre and siamese", choices=["pre", "siamese", "siamese_hybrid"])
     ap.add_argument("--modes", nargs="+", default=["compile", "compile-bf16"], choices=["eager", "compile", "compile-bf16"])
-    ap.add_argument("--steps", type=int, default=10, help="timed steps a row (default: %(default)s)")
-    ap.add_argument("--rest", type=float, default=8, help="seconds of rest before a row's steps (default: %(default)s)")
+    ap.add_argument("--steps", type=positive, default=10, help="timed steps a row (default: %(default)s)")
+    ap.add_argument("--rest", type=float, default=8, help="on a GPU: seconds of rest after a row's first step (default: %(default)s)")
     ap.add_argument("--device", default="cuda")
     a = ap.parse_args()
     if a.device == "cuda" and not torch.cuda.is_available():

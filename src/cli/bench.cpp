@@ -128,18 +128,18 @@ class Bench {
     }
   }
 
-  /// On a GPU each scheme has the memory to itself, so that its peak can be read, and begins rested: under its power
-  /// cap a GPU that has been busy is slower, and PyTorch's rests while it compiles. The cap comes and goes within a
+  /// On a GPU each scheme has the memory to itself, so that its peak can be read, and rests after its first step, which
+  /// may have tuned products: under its power cap a GPU that has been busy is slower. The cap comes and goes within a
   /// second or two: several turns tell two schemes apart better than one long one.
   void one_by_one(std::vector<Row>& rows) {
     for (int64_t round = 0; round < rounds_; ++round)
       for (Row& row : rows) {
-        if (begun_) std::this_thread::sleep_for(std::chrono::duration<double>(o_.rest));
         gpu_tools()->release();
         gpu_tools()->reset_peak();
         const double first_step_s = row.first_step_s;
         begin(row);
         if (round > 0) row.first_step_s = first_step_s;
+        std::this_thread::sleep_for(std::chrono::duration<double>(o_.rest));
         for (int i = 0; i < 4; ++i) timed_step(row);
         for (int64_t i = 0; i < o_.steps; ++i) row.ms.push_back(timed_step(row));
         if (round == 0) finish(row);
@@ -196,7 +196,7 @@ void add_bench(CLI::App& app) {
   sub->add_option("--rounds", o->rounds, "rounds, in which the schemes take turns (default: 3, on a GPU 1)")
       ->check(CLI::Range(1, 1000));
   sub->add_option("--parts", o->parts, "micro-batches a step")->capture_default_str()->check(CLI::Range(1, 1000));
-  sub->add_option("--rest", o->rest, "on a GPU: seconds of rest before every turn but the first")
+  sub->add_option("--rest", o->rest, "on a GPU: seconds of rest after the first step of every turn")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 600.0));
   sub->add_flag("--json", o->json, "JSON lines instead of a table");

@@ -50,7 +50,8 @@ TEST_F(GpuHead, LossAndGradientsAreThePlainOnes) {
 /// The kernel by itself: the logits are given, so that bf16 leaves nothing but the rounding of what is written.
 TEST_F(GpuHead, RowsOfEveryLengthAndAlignment) {
   for (const auto type : {at::kFloat, at::kBFloat16})
-    for (const int64_t vocab : {2, 3, 7, 8, 9, 15, 17, 255, 256, 1031, 4099, 50257, 50304, 100352, 116000, 120001})
+    for (const int64_t vocab : {2,    3,     7,     8,     9,     15,    17,    255,    256,    1031,
+                                4099, 16384, 16392, 50257, 50304, 57344, 57352, 100352, 116000, 120001})
       for (const int64_t offset : {0, 1, 5}) {
         SCOPED_TRACE(fmt::format("{} {} + {}", c10::toString(type), vocab, offset));
         const int64_t rows = 5;
@@ -79,6 +80,37 @@ TEST_F(GpuHead, RowsOfEveryLengthAndAlignment) {
         EXPECT_TRUE(at::equal(whole.slice(0, 0, offset).cpu(),
                               (3 * random_normal({rows * vocab + offset}, vocab)).to(type).slice(0, 0, offset)));
       }
+}
+
+/// So many that every block has several; what is no number, and targets that do not exist.
+TEST_F(GpuHead, ManyRows) {
+  for (const int64_t vocab : {16392, 50304, 57344}) {
+    if (under_sanitizer() && vocab > 16392) continue;
+    const int64_t rows = 700;
+    const at::TensorOptions in_fp32 = at::TensorOptions().device(gpu_).dtype(at::kFloat);
+    at::Tensor z = (3 * random_normal({rows, vocab}, vocab)).to(at::kBFloat16).to(gpu_);
+    z[5][7].fill_(std::nan("")), z[300][9].fill_(INFINITY), z[420].fill_(-INFINITY);
+    z[650].fill_(-90), z[650][11].fill_(100.5);  // all of the sum
+    const at::Tensor exact = z.to(at::kDouble);
+    at::Tensor targets =
+        (uniform({rows}, at::kCPU, {7, vocab, kTestSite, 0}) * static_cast<double>(vocab)).to(at::kLong);
+    targets[0].fill_(-100), targets[133].fill_(-1), targets[266].fill_(int64_t{1} << 40), targets[650].fill_(11);
+    targets = targets.to(gpu_);
+    at::Tensor losses = at::empty({rows}, in_fp32), squares = at::empty_like(losses);
+    cross_entropy_rows_(z, targets, at::full({}, 600.f, in_fp32), losses, squares, {-100, 0.5, 0.01}, true);
+
+    const at::Tensor there = targets.ge(0).logical_and(targets.lt(vocab)), lse = at::logsumexp(exact, -1);
+    const at::Tensor at_target = at::where(there, targets, at::zeros_like(targets)).unsqueeze(1);
+    const at::Tensor counts = targets.ne(-100), hit = counts.to(at::kDouble) * (0.5 / 600);
+    at::Tensor loss = lse - exact.gather(1, at_target).squeeze(1);
+    loss.masked_fill_(there.logical_not(), std::nan("")).masked_fill_(counts.logical_not(), 0);
+    at::Tensor g = at::softmax(exact, -1) * (hit + 0.01 * lse).unsqueeze(1);
+    g.scatter_add_(1, at_target, at::where(there, -hit, at::zeros_like(hit)).unsqueeze(1));
+    for (const int64_t row : {5, 300, 420}) loss[row].fill_(std::nan("")), g[row].fill_(std::nan(""));
+    EXPECT_TRUE(at::allclose(losses.to(at::kDouble), loss, 1e-5, 2e-5, /*equal_nan=*/true)) << vocab;
+    EXPECT_TRUE(at::allclose(z.to(at::kDouble), g, 5e-3, 1e-9, /*equal_nan=*/true)) << vocab;
+    EXPECT_GE(losses[650].item<float>(), 0);
+  }
 }
 
 TEST_F(GpuHead, IncomingGradientIsAFactor) {

@@ -10,51 +10,106 @@
 namespace siamese::kernels {
 namespace {
 
-// Blocks with one row, and with so many that the two places in shared memory are used again; targets at both ends, in
-// the middle, none, and one that does not exist; values that all are -inf but one.
-TEST(EmulatedCrossEntropy, RowsFetchedAhead) {
-  constexpr int64_t kRows = 6, kVocab = 8 * (2 * kAheadThreads + 37);
-  const size_t columns = kVocab;
-  const std::vector<int64_t> targets{0, kVocab - 1, kVocab / 2 + 3, -100, kVocab, 8};
-  for (const unsigned blocks : {1U, 2U, 5U}) {
-    Packed z(kRows * columns);
-    std::mt19937 random(blocks);
+constexpr float kCount = 5, kScale = 0.5F, kZ = 0.01F;
+
+/// Rows of `columns` logits, and what the kernel makes of them.
+struct Rows {
+  size_t columns;
+  std::vector<int64_t> targets;
+  std::vector<double> before;
+  Packed z;
+  std::vector<float> losses, squares;
+
+  Rows(size_t vocab, const std::vector<int64_t>& wanted)
+      : columns(vocab),
+        targets(wanted),
+        before(wanted.size() * vocab),
+        z(before.size()),
+        losses(wanted.size(), -1),
+        squares(wanted.size(), -1) {
+    std::mt19937 random(static_cast<unsigned>(vocab));
     std::normal_distribution<double> draw(0, 3);
-    std::vector<double> before(kRows * columns);
-    for (size_t i = 0; i < before.size(); ++i) {
-      z.set(i, i / columns == 5 && i % columns != 8 ? -INFINITY : draw(random));
-      before[i] = z[i];
-    }
-    const float count = 5;
-    std::vector<float> losses(kRows, -1), squares(kRows, -1);
+    for (size_t i = 0; i < before.size(); ++i) put(i, draw(random));
+  }
+  void put(size_t i, double value) {
+    z.set(i, value);
+    before[i] = z[i];
+  }
+  void fill(size_t row, double value) {
+    for (size_t c = 0; c < columns; ++c) put(row * columns + c, value);
+  }
+  void run(unsigned blocks) {
     CrossEntropyCuda p;
-    p.logits = z.p, p.targets = targets.data(), p.count = &count;
+    p.logits = z.p, p.targets = targets.data(), p.count = &kCount;
     p.losses = losses.data(), p.squares = squares.data();
-    p.type = 2, p.rows = kRows, p.vocab = kVocab, p.ignore = -100, p.scale = 0.5F, p.z_factor = 0.01F;
-    p.gradient = true;
-    emulator::launch(blocks, {kAheadThreads, 1, 1}, static_cast<size_t>(AheadMemory::bytes(kVocab / 8)),
+    p.type = 2, p.rows = static_cast<int64_t>(targets.size()), p.vocab = static_cast<int64_t>(columns);
+    p.ignore = -100, p.scale = kScale, p.z_factor = kZ, p.gradient = true;
+    emulator::launch(blocks, {kAheadThreads, 1, 1}, static_cast<size_t>(AheadMemory::bytes(p.vocab / 8)),
                      [&] { cross_entropy_ahead_kernel(p); });
-    for (size_t row = 0; row < kRows; ++row) {
-      double max = -INFINITY, sum = 0;
-      for (size_t c = 0; c < columns; ++c) max = std::max(max, before[row * columns + c]);
-      for (size_t c = 0; c < columns; ++c) sum += std::exp(before[row * columns + c] - max);
-      const double lse = max + std::log(sum);
-      const int64_t target = targets[row];
-      const bool counts = target != -100, there = target >= 0 && target < kVocab;
-      const double hit = counts ? 0.5 / 5 : 0;
-      EXPECT_NEAR(squares[row], lse * lse, 1e-4 * lse * lse);
-      if (there) {
-        EXPECT_NEAR(losses[row], lse - before[row * columns + static_cast<size_t>(target)], 1e-5 * (1 + std::abs(lse)));
-      } else {
-        EXPECT_TRUE(counts ? std::isnan(losses[row]) : losses[row] == 0) << losses[row];
-      }
-      for (size_t c = 0; c < columns; ++c) {
-        const double g = std::exp(before[row * columns + c] - lse) * (hit + 0.01 * lse) -
-                         (there && c == static_cast<size_t>(target) ? hit : 0);
-        ASSERT_NEAR(z[row * columns + c], g, 5e-3 * std::abs(g) + 1e-9) << row << " " << c << " of " << blocks;
-      }
+  }
+  void expect_right(size_t row) const {
+    double max = -INFINITY, sum = 0;
+    for (size_t c = 0; c < columns; ++c) max = std::max(max, before[row * columns + c]);
+    for (size_t c = 0; c < columns; ++c) sum += std::exp(before[row * columns + c] - max);
+    const double lse = max + std::log(sum);
+    const int64_t target = targets[row];
+    const bool counts = target != -100, there = target >= 0 && target < static_cast<int64_t>(columns);
+    const double hit = counts ? double{kScale} / kCount : 0;
+    EXPECT_NEAR(squares[row], lse * lse, 1e-6 * lse * lse) << row;
+    if (there) {
+      EXPECT_NEAR(losses[row], lse - before[row * columns + static_cast<size_t>(target)], 1e-6 * (1 + std::abs(lse)));
+      EXPECT_GE(losses[row], 0) << row;
+    } else {
+      EXPECT_TRUE(counts ? std::isnan(losses[row]) : losses[row] == 0) << losses[row];
+    }
+    for (size_t c = 0; c < columns; ++c) {
+      const double g = std::exp(before[row * columns + c] - lse) * (hit + kZ * lse) -
+                       (there && c == static_cast<size_t>(target) ? hit : 0);
+      ASSERT_NEAR(z[row * columns + c], g, 5e-3 * std::abs(g) + 1e-8) << row << " " << c;
     }
   }
+};
+
+constexpr int64_t kColumns = 8 * (2 * kAheadThreads + 37);
+
+// Blocks with one row, and with so many that the two places in shared memory are used again; targets at both ends, in
+// the middle, none, and some that do not exist.
+TEST(EmulatedCrossEntropy, RowsFetchedAhead) {
+  for (const unsigned blocks : {1U, 2U, 5U}) {
+    Rows rows(kColumns, {0, kColumns - 1, kColumns / 2 + 3, -100, kColumns, 8, -1, int64_t{1} << 40});
+    rows.run(blocks);
+    for (size_t row = 0; row < rows.targets.size(); ++row) rows.expect_right(row);
+  }
+}
+
+TEST(EmulatedCrossEntropy, EveryVectorOfAThread) {
+  Rows rows(8 * kAheadVectors * kAheadThreads, {8 * kAheadVectors * kAheadThreads - 1, 5});
+  rows.run(1);
+  for (size_t row = 0; row < 2; ++row) rows.expect_right(row);
+}
+
+// One value is all of the sum: its exponential must be 1, whatever m·log2(e) is rounded to.
+TEST(EmulatedCrossEntropy, OneLogitAboveAllOthers) {
+  Rows rows(kColumns, std::vector<int64_t>(12, 9));
+  for (size_t row = 0; row < 12; ++row) {
+    rows.fill(row, row % 2 == 0 ? -INFINITY : -100);
+    rows.put(row * kColumns + 9, 0.37 * std::pow(1.6, static_cast<double>(row)));
+  }
+  rows.run(1);
+  for (size_t row = 0; row < 12; ++row) rows.expect_right(row);
+}
+
+TEST(EmulatedCrossEntropy, WhatIsNoNumberMakesTheLossNan) {
+  Rows rows(kColumns, {3, 3, 3, 3});
+  rows.put(7, NAN);
+  rows.put(kColumns + 7, INFINITY);
+  rows.fill(2, -INFINITY);
+  rows.run(2);
+  for (size_t row = 0; row < 3; ++row) {
+    EXPECT_TRUE(std::isnan(rows.losses[row])) << row;
+    EXPECT_TRUE(std::isnan(rows.z[row * kColumns])) << row;
+  }
+  rows.expect_right(3);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kDotThreads)
       for (int j = 0; j < 8; ++j) sum += x.v[j] * y.v[j];
 #pragma unroll
       for (int j = 1; j < 8; j *= 2) sum += __shfl_xor_sync(0xffffffffU, sum, j);
-      if (lane != 0 || row >= static_cast<unsigned>(s.rows)) continue;
+      if (lane != 0) continue;
       const int64_t of_head = static_cast<int64_t>(batch) * s.heads + head;
       dots[of_head * s.rows + row] = sum;
       if (natural != nullptr)

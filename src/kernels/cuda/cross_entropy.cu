@@ -149,7 +149,8 @@ cudaError_t launch(const CrossEntropyCuda& p, int threads, int64_t shared, cudaS
   return cudaGetLastError();
 }
 
-/// Whether it serves; then `error` says how it went.
+/// Whether it serves; then `error` says how it went. Of rows with up to two vectors a thread, several blocks of the
+/// other kernel fit on a multiprocessor and read ahead for each other.
 bool launch_ahead(const CrossEntropyCuda& p, int most_bytes, cudaStream_t stream, cudaError_t* error) {
   const int64_t vectors = p.vocab / 8, bytes = AheadMemory::bytes(vectors);
   int processors = 0;

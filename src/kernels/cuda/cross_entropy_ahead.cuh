@@ -27,8 +27,8 @@ struct AheadMemory {
   __device__ uint32_t arrived(int place) const { return hopper::shared_address(parts(2)) + place * 8; }
 };
 
-/// take(i, a, b) for exp(x - m) of the two values x in each of a vector's words, with shift = m·log2(e). One
-/// instruction less than exp_from: its error, of shift's rounding, is the same for all of a row.
+/// take(i, a, b) for exp(x - m)·unshift(m, shift)^-1 of the two values x in each of a vector's words, with shift what
+/// m·log2(e) is rounded to. One instruction less a value than exp_from.
 template <class Take>
 __device__ __forceinline__ void exponentials(const uint4& raw, float shift, const Take& take) {
   const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
@@ -38,7 +38,12 @@ __device__ __forceinline__ void exponentials(const uint4& raw, float shift, cons
          exp2_fast(fmaf(hopper::high(words[i]), kLog2e, -shift)));
 }
 
-__global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_kernel(const CrossEntropyCuda p) {
+/// What the rounding of shift made of every exp(x - m), undone: 2^d = 1 + d·ln(2), d below 2^-16 for |m| below 256.
+__device__ __forceinline__ float unshift(float m, float shift) {
+  return 1.f - 0.693147181f * fmaf(m, kLog2e, -shift);
+}
+
+static __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_kernel(const CrossEntropyCuda p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   SIAMESE_DYNAMIC_MEMORY(dynamic_bytes);
   const int vectors = static_cast<int>(p.vocab) / 8, thread = static_cast<int>(threadIdx.x);
@@ -81,11 +86,12 @@ __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_kernel(c
     }
     const uint32_t both = reinterpret_cast<const uint32_t&>(most);
     Softmax s{fmaxf(hopper::low(both), hopper::high(both)), 0.f};
-    const float shift = reference_of(s.max) * kLog2e;
+    const float reference = reference_of(s.max), shift = reference * kLog2e;
 #pragma unroll
     for (int u = 0; u < kAheadVectors; ++u)
       if (u * kAheadThreads + thread < vectors)
         exponentials(raw[u], shift, [&](int, float a, float b) { s.sum += a + b; });
+    s.sum *= unshift(reference, shift);
     // The thread that has the target sees to it, apart from the others.
     const bool has_target = target >= 0 && target / 8 % kAheadThreads == thread;
     const float right = has_target ? to_float(reinterpret_cast<const bfloat*>(memory.row(place))[target]) : 0.f;
@@ -95,9 +101,10 @@ __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_kernel(c
     __syncthreads();
     if (thread == 0 && row + 2 * stride < p.rows) fetch(row + 2 * stride, place);
     s = warp_merge(memory.parts(place)[lane]);
+    s.sum = __shfl_sync(0xffffffffU, s.sum, 0);  // merge(a, b) and merge(b, a) may differ in the last bit
 
-    const float lse = s.max + logf(s.sum), hit = counts ? p.scale / count : 0.f;
-    const float factor = (hit + p.z_factor * lse) / s.sum, all_shift = s.max * kLog2e;
+    const float lse = s.max + logf(s.sum), hit = counts ? p.scale / count : 0.f, all_shift = s.max * kLog2e;
+    const float factor = (hit + p.z_factor * lse) / s.sum * unshift(s.max, all_shift);
 #pragma unroll
     for (int u = 0; u < kAheadVectors; ++u) {
       const int v = u * kAheadThreads + thread;
@@ -110,7 +117,7 @@ __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_kernel(c
     if (has_target) {
       const float g = exp2_fast(fmaf(right, kLog2e, -all_shift)) * factor - hit;
       reinterpret_cast<bfloat*>(logits + row * vectors)[target] = from_float<bfloat>(g);
-      p.losses[row] = lse - right;
+      p.losses[row] = lse - right < 0.f ? 0.f : lse - right;  // where one value is all of the sum, by its roundings
     }
     if (thread == 0) {
       p.squares[row] = lse * lse;

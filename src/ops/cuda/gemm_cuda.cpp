@@ -1,5 +1,5 @@
-// Products on the GPU by cuBLASLt. The first time a shape is met its candidates are timed (a few milliseconds
-// each shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is
+// Products on the GPU by cuBLASLt. The first time a shape is met its candidates are timed (some 100 ms for a large
+// shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is
 // always the library's first choice. A run keeps what it took and takes it again when it is resumed. Workspaces belong
 // to a stream: products on two streams may run at the same time.
 //
@@ -13,7 +13,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,9 +20,9 @@
 #include <vector>
 
 #include "ops/cuda/cublas_lt.h"
+#include "ops/cuda/fastest.h"
 #include "ops/cuda/product_cache.h"
 #include "ops/cuda/products.h"
-#include "ops/cuda/stream_timer.h"
 #include "ops/gemm.h"
 
 namespace siamese {
@@ -32,7 +31,7 @@ namespace {
 using at::Tensor;
 
 constexpr size_t kWorkspace = size_t{64} << 20;
-constexpr int kCandidates = 24, kRepeats = 3, kTurns = 7;
+constexpr int kCandidates = 24;
 
 void check(cublasStatus_t status, const char* what) {
   TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "[gemm] cuBLASLt: ", what, " failed with status ", status);
@@ -171,41 +170,20 @@ class Products {
     }
   }
 
-  /// Runs every candidate a few times; those that come near the fastest run again in turns, so that all of them see the
-  /// same clocks, and the least median wins. (Running the best on until the clock settles under the power cap finds
-  /// others, but was not faster in a training step.)
+  /// (Running the best on until the clock settles under the power cap finds others, but was not faster in a training
+  /// step.)
   void tune(Plan& plan, const void* first, const void* second, void* out, const Tensor& workspace,
             cudaStream_t stream) {
     plan.best = plan.first;
     plan.tuned = true;
-    const StreamTimer timer(stream);
-    struct Timed {
-      cublasLtMatmulAlgo_t algo;
-      std::vector<float> ms;
-    };
-    std::vector<Timed> all;
-    auto time = [&](const cublasLtMatmulAlgo_t& algo) {
-      timer.begin();
-      for (int i = 0; i < kRepeats; ++i) plan.run(lt_, first, second, out, workspace, algo, stream);
-      return timer.end();
-    };
-    for (const auto& candidate : candidates(plan, kCandidates)) {
-      if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
-      try {
-        plan.run(lt_, first, second, out, workspace, candidate.algo, stream);
-        all.push_back({candidate.algo, {time(candidate.algo)}});
-      } catch (const c10::Error&) {
-        continue;  // a candidate that cannot run after all
-      }
-    }
-    if (all.empty()) return;
-    const auto faster = [](const Timed& a, const Timed& b) { return a.ms[a.ms.size() / 2] < b.ms[b.ms.size() / 2]; };
-    const float near = 1.1f * std::min_element(all.begin(), all.end(), faster)->ms[0];
-    std::erase_if(all, [&](const Timed& t) { return t.ms[0] > near; });
-    for (int turn = 0; turn + 1 < kTurns && all.size() > 1; ++turn)
-      for (Timed& t : all) t.ms.push_back(time(t.algo));
-    for (Timed& t : all) std::sort(t.ms.begin(), t.ms.end());
-    plan.best = std::min_element(all.begin(), all.end(), faster)->algo;
+    std::vector<cublasLtMatmulAlgo_t> able;
+    for (const auto& candidate : candidates(plan, kCandidates))
+      if (candidate.state == CUBLAS_STATUS_SUCCESS) able.push_back(candidate.algo);
+    const auto best = fastest_of(
+        able, [&](const cublasLtMatmulAlgo_t& algo) { plan.run(lt_, first, second, out, workspace, algo, stream); },
+        stream);
+    if (!best) return;
+    plan.best = *best;
     cache_.add(plan.key, plan.best);
   }
 

@@ -13,6 +13,8 @@ namespace {
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
 
+constexpr const char* kMethod = "-2";  // of choosing: what was chosen by an earlier one is not taken from its file
+
 /// $SIAMESE_CACHE, or siamese in the user's cache folder; "" where there is neither.
 std::string folder() {
   if (const char* own = std::getenv("SIAMESE_CACHE"); own != nullptr) return own;
@@ -36,7 +38,7 @@ ProductCache::ProductCache(const std::string& device, size_t version)
   std::string name = device;
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
-  file_ = folder() + "/products-" + name + "-cublaslt" + std::to_string(version) + ".txt";
+  file_ = folder() + "/products-" + name + "-cublaslt" + std::to_string(version) + kMethod + ".txt";
   std::ostringstream text;
   text << std::ifstream(file_).rdbuf();
   algorithms_ = products_from(text.str(), origin_);
