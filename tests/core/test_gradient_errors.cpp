@@ -25,17 +25,18 @@ void expect_as_near(const ModelConfig& config, at::Device device, int64_t rows, 
   }
 }
 
-ModelConfig deep(const std::string& scheme, int64_t width, int64_t blocks) {
+ModelConfig deep(const std::string& scheme, int64_t width, int64_t blocks, int64_t vocabulary) {
   ModelConfig c = tiny_config(scheme);
   c.d_model = width, c.n_layers = static_cast<int>(blocks);
   c.n_heads = c.n_kv_heads = width / 64;
   c.mlp_hidden_size = 16 * ((width * 11 / 2) / 16);
-  c.vocab_size = 256;
+  c.vocab_size = vocabulary;
   return c;
 }
 
 TEST(GradientErrors, OfDeepModels) {
-  for (const char* scheme : {"pre", "siamese", "siamese_hybrid"}) expect_as_near(deep(scheme, 64, 12), at::kCPU, 4, 64);
+  for (const char* scheme : {"pre", "siamese", "siamese_hybrid"})
+    expect_as_near(deep(scheme, 64, 12, 256), at::kCPU, 4, 64);
 }
 
 class GpuGradientErrors : public Gpu {};
@@ -44,7 +45,7 @@ class GpuGradientErrors : public Gpu {};
 TEST_F(GpuGradientErrors, OfDeepModels) {
   if (under_sanitizer()) GTEST_SKIP() << "too large under a sanitizer";
   for (const char* scheme : {"pre", "siamese", "siamese_hybrid"})
-    expect_as_near(deep(scheme, 1024, 24), gpu_, 10, 1024);
+    expect_as_near(deep(scheme, 1024, 24, 50304), gpu_, 10, 1024);
 }
 
 }  // namespace

@@ -88,15 +88,39 @@ TEST(EmulatedCrossEntropy, EveryVectorOfAThread) {
   for (size_t row = 0; row < 2; ++row) rows.expect_right(row);
 }
 
-// One value is all of the sum: its exponential must be 1, whatever m·log2(e) is rounded to.
+// One value is all of the sum: its exponential must be 1, whatever m·log2(e) is rounded to. Of these numbers the
+// rounding alone would leave a loss of one unit in the last place.
 TEST(EmulatedCrossEntropy, OneLogitAboveAllOthers) {
-  Rows rows(kColumns, std::vector<int64_t>(12, 9));
-  for (size_t row = 0; row < 12; ++row) {
-    rows.fill(row, row % 2 == 0 ? -INFINITY : -100);
-    rows.put(row * kColumns + 9, 0.37 * std::pow(1.6, static_cast<double>(row)));
+  const std::vector<double> values{1.40625, 1.4375, 1.5078125, 1.640625, 0.375, 15.875, 100.5, -3.25};
+  Rows rows(kColumns, std::vector<int64_t>(values.size(), 9));
+  for (size_t row = 0; row < values.size(); ++row) {
+    rows.fill(row, -INFINITY);
+    rows.put(row * kColumns + 9, values[row]);
   }
   rows.run(1);
-  for (size_t row = 0; row < 12; ++row) rows.expect_right(row);
+  for (size_t row = 0; row < values.size(); ++row) {
+    rows.expect_right(row);
+    EXPECT_EQ(rows.losses[row], 0) << values[row];
+  }
+}
+
+// There the rounding of m·log2(e) is no small number: of all of a row, and of what one thread has of it.
+TEST(EmulatedCrossEntropy, LogitsFarFromZero) {
+  const std::vector<double> values{3e7, -3e7, 1.5e6, 5000, -1e10, 1e30};
+  Rows rows(kColumns, std::vector<int64_t>(values.size() + 1, 9));
+  for (size_t row = 0; row < values.size(); ++row) rows.fill(row, values[row]);
+  const size_t last = values.size() * kColumns;
+  for (size_t vector = 1; vector * 8 < kColumns; vector += kAheadThreads)
+    for (size_t i = 0; i < 8; ++i) rows.put(last + 8 * vector + i, -1e10);
+  rows.targets.back() = 3;
+  rows.run(2);
+  for (size_t row = 0; row < values.size(); ++row) {
+    const double n = kColumns, hit = double{kScale} / kCount, lse = rows.before[row * kColumns] + std::log(n);
+    EXPECT_NEAR(rows.losses[row], lse - rows.before[row * kColumns], 1e-6 * std::abs(lse)) << values[row];
+    const double g = (hit + kZ * lse) / n;
+    EXPECT_NEAR(rows.z[row * kColumns + 1], g, 5e-3 * std::abs(g)) << values[row];
+  }
+  rows.expect_right(values.size());
 }
 
 TEST(EmulatedCrossEntropy, WhatIsNoNumberMakesTheLossNan) {

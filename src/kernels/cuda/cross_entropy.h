@@ -1,7 +1,8 @@
 // Cross entropy of rows of logits on the GPU, and the gradient written over them: kernels/cross_entropy.h has the
-// formulas. A block takes a row, or, where two rows of bf16 fit into shared memory, row after row, the next ones
-// fetched ahead. Where a row fits into shared memory it is read from device memory once and written once, otherwise it
-// is read twice. No atomics: the result depends on nothing but the row.
+// formulas. A block takes a row. Where the row fits into shared memory it is read from device memory once and written
+// once, otherwise it is read twice. On Hopper, with a gradient, of aligned rows of 16,392 to 57,344 bf16 values, two of
+// which fit, blocks take row after row, the next ones fetched ahead. No atomics: the result depends on nothing but the
+// row.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -27,21 +27,45 @@ struct AheadMemory {
   __device__ uint32_t arrived(int place) const { return hopper::shared_address(parts(2)) + place * 8; }
 };
 
-/// take(i, a, b) for exp(x - m)·unshift(m, shift)^-1 of the two values x in each of a vector's words, with shift what
-/// m·log2(e) is rounded to. One instruction less a value than exp_from.
-template <class Take>
-__device__ __forceinline__ void exponentials(const uint4& raw, float shift, const Take& take) {
-  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    take(i, exp2_fast(fmaf(hopper::low(words[i]), kLog2e, -shift)),
-         exp2_fast(fmaf(hopper::high(words[i]), kLog2e, -shift)));
-}
+/// exp(x - m) for a row's values x, up to a factor that is the same for all of them. Near 0 that is 2^(x·log2(e) -
+/// shift) with shift what m·log2(e) is rounded to, one instruction less a value than exp_from; far from it the
+/// rounding, 2^-12 of a shift of 4096, would be no small error.
+class Exponentials {
+ public:
+  __device__ __forceinline__ explicit Exponentials(float m) : m_(m), shift_(m * kLog2e), near_(fabsf(m) < 4096.f) {}
 
-/// What the rounding of shift made of every exp(x - m), undone: 2^d = 1 + d·ln(2), d below 2^-16 for |m| below 256.
-__device__ __forceinline__ float unshift(float m, float shift) {
-  return 1.f - 0.693147181f * fmaf(m, kLog2e, -shift);
-}
+  /// use(u, i, a, b) for the two values in the i-th word of the u-th of `raw`, of those that has(u).
+  template <class Has, class Use>
+  __device__ __forceinline__ void each(const uint4 (&raw)[kAheadVectors], const Has& has, const Use& use) const {
+    if (near_)
+      each(raw, has, use, [this](float x) { return exp2_fast(fmaf(x, kLog2e, -shift_)); });
+    else
+      each(raw, has, use, [this](float x) { return exp_from(x, m_); });
+  }
+  __device__ __forceinline__ float of(float x) const {
+    return near_ ? exp2_fast(fmaf(x, kLog2e, -shift_)) : exp_from(x, m_);
+  }
+  /// Times this they are exp(x - m): 2^d = 1 + d·ln(2) + …, d what the rounding took, up to 2^-12.
+  __device__ __forceinline__ float factor() const {
+    return near_ ? 1.f - 0.693147181f * fmaf(m_, kLog2e, -shift_) : 1.f;
+  }
+
+ private:
+  template <class Has, class Use, class Of>
+  static __device__ __forceinline__ void each(const uint4 (&raw)[kAheadVectors], const Has& has, const Use& use,
+                                              const Of& of) {
+#pragma unroll
+    for (int u = 0; u < kAheadVectors; ++u) {
+      if (!has(u)) continue;
+      const uint32_t words[4] = {raw[u].x, raw[u].y, raw[u].z, raw[u].w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) use(u, i, of(hopper::low(words[i])), of(hopper::high(words[i])));
+    }
+  }
+
+  float m_, shift_;
+  bool near_;
+};
 
 static __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_kernel(const CrossEntropyCuda p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -62,6 +86,7 @@ static __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_k
     for (int place = 0; place < 2; ++place)
       if (const int64_t row = blockIdx.x + place * stride; row < p.rows) fetch(row, place);
   }
+  const auto has = [&](int u) { return u * kAheadThreads + thread < vectors; };
   const float count = *p.count;
   int64_t wanted = p.targets[blockIdx.x];
   __syncthreads();
@@ -77,21 +102,17 @@ static __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_k
     __nv_bfloat162 most = __floats2bfloat162_rn(kNone, kNone);
 #pragma unroll
     for (int u = 0; u < kAheadVectors; ++u) {
-      const int v = u * kAheadThreads + thread;
-      if (v >= vectors) continue;
-      raw[u] = memory.row(place)[v];
+      if (!has(u)) continue;
+      raw[u] = memory.row(place)[u * kAheadThreads + thread];
       const uint32_t words[4] = {raw[u].x, raw[u].y, raw[u].z, raw[u].w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) most = __hmax2(most, reinterpret_cast<const __nv_bfloat162&>(words[i]));
     }
     const uint32_t both = reinterpret_cast<const uint32_t&>(most);
     Softmax s{fmaxf(hopper::low(both), hopper::high(both)), 0.f};
-    const float reference = reference_of(s.max), shift = reference * kLog2e;
-#pragma unroll
-    for (int u = 0; u < kAheadVectors; ++u)
-      if (u * kAheadThreads + thread < vectors)
-        exponentials(raw[u], shift, [&](int, float a, float b) { s.sum += a + b; });
-    s.sum *= unshift(reference, shift);
+    const Exponentials own(reference_of(s.max));
+    own.each(raw, has, [&](int, int, float a, float b) { s.sum += a + b; });
+    s.sum *= own.factor();
     // The thread that has the target sees to it, apart from the others.
     const bool has_target = target >= 0 && target / 8 % kAheadThreads == thread;
     const float right = has_target ? to_float(reinterpret_cast<const bfloat*>(memory.row(place))[target]) : 0.f;
@@ -103,19 +124,17 @@ static __global__ void __launch_bounds__(kAheadThreads, 1) cross_entropy_ahead_k
     s = warp_merge(memory.parts(place)[lane]);
     s.sum = __shfl_sync(0xffffffffU, s.sum, 0);  // merge(a, b) and merge(b, a) may differ in the last bit
 
-    const float lse = s.max + logf(s.sum), hit = counts ? p.scale / count : 0.f, all_shift = s.max * kLog2e;
-    const float factor = (hit + p.z_factor * lse) / s.sum * unshift(s.max, all_shift);
-#pragma unroll
-    for (int u = 0; u < kAheadVectors; ++u) {
-      const int v = u * kAheadThreads + thread;
-      if (v >= vectors) continue;
-      uint32_t words[4];
-      exponentials(raw[u], all_shift,
-                   [&](int i, float a, float b) { words[i] = hopper::pack(a * factor, b * factor); });
-      logits[row * vectors + v] = make_uint4(words[0], words[1], words[2], words[3]);
-    }
+    const float lse = s.max + logf(s.sum), hit = counts ? p.scale / count : 0.f;
+    const Exponentials all(s.max);
+    const float factor = (hit + p.z_factor * lse) / s.sum * all.factor();
+    uint32_t words[4];
+    all.each(raw, has, [&](int u, int i, float a, float b) {
+      words[i] = hopper::pack(a * factor, b * factor);
+      if (i == 3)
+        logits[row * vectors + u * kAheadThreads + thread] = make_uint4(words[0], words[1], words[2], words[3]);
+    });
     if (has_target) {
-      const float g = exp2_fast(fmaf(right, kLog2e, -all_shift)) * factor - hit;
+      const float g = all.of(right) * factor - hit;
       reinterpret_cast<bfloat*>(logits + row * vectors)[target] = from_float<bfloat>(g);
       p.losses[row] = lse - right < 0.f ? 0.f : lse - right;  // where one value is all of the sum, by its roundings
     }

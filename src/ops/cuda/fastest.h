@@ -44,7 +44,12 @@ std::optional<Way> fastest_of(const std::vector<Way>& ways, const Run& run, cuda
   std::sort(all.begin(), all.end(), faster);
   if (all.size() > kFinalists) all.erase(all.begin() + kFinalists, all.end());
   for (int turn = 1; turn < kTurns && all.size() > 1; ++turn)
-    std::erase_if(all, [&](Timed& t) { return !time(t, kRepeats); });
+    for (size_t i = 0; i < all.size();) {
+      if (time(all[i], kRepeats))
+        ++i;
+      else
+        all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   if (all.empty()) return std::nullopt;
   for (Timed& t : all) std::sort(t.ms.begin(), t.ms.end());
   return std::min_element(all.begin(), all.end(), faster)->way;
