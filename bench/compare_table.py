@@ -1,4 +1,5 @@
-"""The table of bench/compare from its JSON lines: those with "peer" are PyTorch's, the others the product's."""
+"""The table of bench/compare from its JSON lines: those with "peer" are PyTorch's, the others the product's. Lines of
+earlier files may lack `mode` and `deterministic`."""
 
 
 def best_peer(lines, workload, scheme):
@@ -26,22 +27,23 @@ def cells(row, lines):
         scheme,
         "yes" if row.get("deterministic") else "no",
         f"{peer['ms']:.1f}" if peer else "",
-        peer["mode"] if peer else "",
+        peer.get("mode", "") if peer else "",
         f"{row['ms']:.1f}",
         ratio(peer["ms"], row["ms"]) if peer else "",
         f"{100 * (row['ms'] / base['ms'] - 1):+.1f} %" if base and base is not row else "",
         f"{peer['peak_gb']:.1f}" if peer and peer.get("peak_gb") else "",
         f"{row['peak_gb']:.1f}" if row.get("peak_gb") else "",
         ratio(row.get("peak_gb"), peer.get("peak_gb")) if peer else "",
+        f"turn {row['turn']}" if "turn" in row else "",
     ]
 
 
-HEADER = ["scheme", "deterministic", "peer ms", "mode", "here ms", "peer / here", "over own pre", "peer GiB", "here GiB", "memory"]
+HEADER = ["scheme", "deterministic", "peer ms", "mode", "here ms", "peer / here", "over own pre", "peer GiB", "here GiB", "memory", ""]
 
 
 def render(lines, workload):
     table = [HEADER] + [cells(row, lines) for row in product_rows(lines, workload)]
     widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
     text = "\n".join("  ".join(cell.ljust(w) if i in (0, 3) else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))).rstrip() for row in table)
-    failed = [f"{r['scheme']} {r['mode']}: {r['error']}" for r in lines if "error" in r and r["workload"] == workload]
+    failed = [f"{r['scheme']} {r.get('mode', '')}: {r['error']}" for r in lines if "error" in r and r["workload"] == workload]
     return text + "".join("\nthe peer failed: " + f for f in failed)

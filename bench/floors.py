@@ -15,13 +15,7 @@ import subprocess
 import sys
 import time
 
-from commands import python_with_torch
-
-try:
-    import torch
-    import torch.nn.functional as F
-except ImportError:  # the one that `make bench` installs
-    os.execv(python_with_torch(), [python_with_torch(), *sys.argv])
+from commands import check_words, fail, python_with_torch
 
 WORKLOADS = {"lm-400m": dict(tokens=32768, length=2048, d=1024, blocks=24, heads=16, kv_heads=16, wide=5632, vocab=50304,
                         parameters=360e6),
@@ -29,6 +23,28 @@ WORKLOADS = {"lm-400m": dict(tokens=32768, length=2048, d=1024, blocks=24, heads
                         parameters=1.18e9)}
 # Rows of d values a token and sub-layer, forward and backward, of a fused stream step: gradients joined, z written again
 ROWS = {"pre": 4 + 5, "siamese": 6 + 8}
+PARTS = ["products", "attention", "others", "norms of q, k, v", *("streams " + scheme for scheme in ROWS),
+         *("all " + scheme for scheme in ROWS), "all siamese_hybrid"]
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("workloads", nargs="*", default=list(WORKLOADS), help="default: all")
+    p.add_argument("--seconds", type=float, default=3, help="of sustained work (default: %(default)s)")
+    p.add_argument("--parts", nargs="+", default=PARTS, help=f"of these (default: all): {'; '.join(PARTS)}")
+    a = p.parse_args()
+    check_words("a workload", a.workloads, WORKLOADS)
+    check_words("--parts", a.parts, PARTS)
+    return a
+
+
+a = arguments()  # before PyTorch: --help and mistakes need none
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:  # the one that `make bench` installs
+    python = python_with_torch()
+    os.execv(python, [python, *sys.argv])
 
 
 def products(w):
@@ -111,11 +127,8 @@ def milliseconds(work, seconds):
 
 
 if __name__ == "__main__":
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("workloads", nargs="*", default=list(WORKLOADS), help="default: all")
-    p.add_argument("--seconds", type=float, default=3, help="of sustained work (default: %(default)s)")
-    p.add_argument("--parts", nargs="+", help='these alone, e.g. "all pre"')
-    a = p.parse_args()
+    if not torch.cuda.is_available():
+        fail("there is no GPU here")
     for name in a.workloads:
         w = WORKLOADS[name]
         parts = {"products": products(w), "attention": attention(w), "others": others(w),
@@ -126,7 +139,7 @@ if __name__ == "__main__":
                                               parts["streams " + scheme])
         parts["all siamese_hybrid"] = in_turns(parts["all siamese"], parts["norms of q, k, v"])
         for part, work in parts.items():
-            if a.parts and part not in a.parts:
+            if part not in a.parts:
                 continue
             rested, sustained, clock = milliseconds(work, a.seconds)
             print(json.dumps(dict(workload=name, part=part, rested_ms=round(rested, 2), sustained_ms=round(sustained, 2),

@@ -17,7 +17,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from commands import positive
+from commands import PEER_MODES, positive, seconds
 from peer_vision import vision_workload
 
 # d, heads, key-value heads, blocks, both halves of the feed-forward, vocabulary, length, batch
@@ -213,9 +213,9 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("workload", choices=[*WORKLOADS, *VISION])
     ap.add_argument("--schemes", nargs="+", default=["pre", "siamese", "siamese_hybrid"], help="vision: pre and siamese", choices=["pre", "siamese", "siamese_hybrid"])
-    ap.add_argument("--modes", nargs="+", default=["compile", "compile-bf16"], choices=["eager", "compile", "compile-bf16"])
+    ap.add_argument("--modes", nargs="+", default=["compile", "compile-bf16"], choices=PEER_MODES)
     ap.add_argument("--steps", type=positive, default=10, help="timed steps a row (default: %(default)s)")
-    ap.add_argument("--rest", type=float, default=8, help="on a GPU: seconds of rest after a row's first step (default: %(default)s)")
+    ap.add_argument("--rest", type=seconds, default=8, help="on a GPU: seconds of rest after a row's first step (default: %(default)s)")
     ap.add_argument("--device", default="cuda")
     a = ap.parse_args()
     if a.device == "cuda" and not torch.cuda.is_available():
@@ -223,7 +223,8 @@ def main():
     torch.set_float32_matmul_precision("high")
     for mode in a.modes:
         for scheme in (s for s in a.schemes if a.workload not in VISION or s != "siamese_hybrid"):
-            row = dict(workload=a.workload, scheme=scheme, peer=f"pytorch {torch.__version__}", mode=mode)
+            row = dict(workload=a.workload, scheme=scheme, peer=f"pytorch {torch.__version__}", mode=mode,
+                       deterministic=torch.are_deterministic_algorithms_enabled())
             try:
                 row |= measure(a.workload, scheme, mode, a.device, a.steps, a.rest)
             except Exception as e:  # out of memory in one mode must not end the others

@@ -14,6 +14,7 @@
 #include "train/device.h"
 #include "train/execution.h"
 #include "train/models.h"
+#include "train/out_of_memory.h"
 #include "train/step_runner.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -69,26 +70,43 @@ class Bench {
   }
 
   void run() {
-    for (const std::string& workload : o_.workloads) {
-      std::vector<Row> rows;
-      for (const std::string& scheme : split(o_.schemes, ',')) {
-        Row row;
-        row.recipe = recipe_of(workload, scheme, o_.set);
-        rows.push_back(std::move(row));
+    std::vector<std::vector<Row>> all;  // every mistake is found before anything is timed
+    for (const std::string& workload : o_.workloads) all.push_back(rows_of(workload));
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto print = [&] { print_rows(o_.workloads[i], all[i], {device_, name_, o_.parts, o_.rest, o_.json}); };
+      try {
+        device_.is_cuda() ? one_by_one(all[i]) : in_turns(all[i]);
+      } catch (...) {  // what was measured before is shown all the same
+        std::erase_if(all[i], [](const Row& row) { return row.ms.empty(); });
+        if (!all[i].empty()) print();
+        rethrow_with_advice(failing_, device_);
       }
-      if (rows.empty()) fail("--schemes '{}' names no scheme", o_.schemes);
-      device_.is_cuda() ? one_by_one(rows) : in_turns(rows);
-      print_rows(workload, rows, {device_, name_, o_.parts, o_.json});
+      print();
     }
   }
 
  private:
+  std::vector<Row> rows_of(const std::string& workload) const {
+    std::vector<Row> rows;
+    for (const std::string& scheme : scheme_names_in(o_.schemes)) {
+      Row row;
+      row.recipe = recipe_of(workload, scheme, o_.set);
+      if (row.recipe.data.document_masking)
+        fail(
+            "{}: data.document_masking is true, but bench's random inputs have no documents: "
+            "--set data.document_masking=false",
+            workload);
+      rows.push_back(std::move(row));
+    }
+    return rows;
+  }
+
   /// The first step: from the start of the process for the first row, from the row's own start for the others.
   void begin(Row& row) {
     const double from = begun_ ? seconds_now() : process_start();
     begun_ = true;
-    set_deterministic(row.recipe.train.deterministic);
-    row.graph = device_.is_cuda() && !o_.eager && graph_obstacle(row.recipe, device_).key.empty();
+    failing_ = row.recipe;
+    row.graph = prepare_execution(row.recipe, device_).graph && !o_.eager;
     row.step = 0;
     row.runner = std::make_unique<StepRunner>(row.recipe, device_, row.graph, o_.parts);
     row.parameters = static_cast<double>(active_parameters(row.runner->params(), row.recipe.model));
@@ -179,6 +197,7 @@ class Bench {
   const int64_t rounds_;
   std::string name_;
   bool begun_ = false;
+  Recipe failing_;  // the row at work
 };
 
 }  // namespace
@@ -188,9 +207,9 @@ void add_bench(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("bench", "Time a training step under several schemes");
   sub->add_option("workloads", o->workloads,
                   "lm-400m, lm-1.2b, deit-s, dit-b2 (as the comparison with PyTorch has them) or recipes; with --ops "
-                  "parts of operators' "
-                  "names (default: all)");
-  sub->add_option("--schemes", o->schemes, "comma-separated; overheads are against the first")->capture_default_str();
+                  "parts of operators' names (default: all)");
+  sub->add_option("--schemes", o->schemes, "comma-separated; overheads are against pre, without it the first")
+      ->capture_default_str();
   sub->add_option("--set", o->set, "override a key of the recipe: a.b=c (repeatable)")->allow_extra_args(false);
   sub->add_option("--steps", o->steps, "timed steps a round")->capture_default_str()->check(CLI::Range(1, 1000000));
   sub->add_option("--rounds", o->rounds, "rounds, in which the schemes take turns (default: 3, on a GPU 1)")
@@ -207,10 +226,21 @@ void add_bench(CLI::App& app) {
   sub->footer(
       "Examples:\n  siamese bench lm-tiny --schemes pre,siamese --threads 2\n"
       "  siamese bench lm-400m lm-1.2b --schemes pre,siamese,siamese_hybrid --json\n"
-      "  siamese bench --ops stream_step adamw");
-  sub->callback([o] {
-    if (o->ops) return bench_ops(o->device, o->json, o->workloads);
+      "  siamese bench --ops stream_step adamw\n\n"
+      "first step s: from the start of the process for the first row, of its own for the others; until its result is\n"
+      "there. MFU: 6 N + 6 L d T a token against the GPU's dense bf16 rate.");
+  sub->callback([o, sub] {
+    const auto refuse = [sub](std::initializer_list<const char*> options, const char* why) {
+      for (const char* option : options)
+        if (sub->count(option) > 0) throw UsageError(fmt::format("bench: {} {}", option, why));
+    };
+    if (o->ops) {
+      refuse({"--schemes", "--set", "--steps", "--rounds", "--parts", "--rest", "--eager", "--profile"},
+             "is for training steps, not for --ops");
+      return bench_ops(o->device, o->json, o->workloads);
+    }
     if (o->workloads.empty()) throw UsageError("bench: name a workload or a recipe, or --ops");
+    if (select_device(o->device).is_cpu()) refuse({"--eager", "--profile"}, "is for a GPU");
     Bench(*o).run();
   });
 }

@@ -148,6 +148,7 @@ std::vector<Tensor> hyper_backward(SIAMESE_HYPER_BACKWARD_ARGS) {
 /// Parameters of the maps at sizes of their noise, not zero as they begin: nothing is to be skipped.
 std::vector<Tensor> hyper_maps(HyperKind kind, int64_t n, int64_t d, const at::TensorOptions& options) {
   auto make = [&](at::IntArrayRef shape) { return 0.01 * at::randn(shape, options); };
+  if (kind == HyperKind::fixed) return {make({n}), make({n, n}), make({n})};
   if (kind == HyperKind::dynamic)
     return {make({n}), make({n, n}), make({n}), make({d}), make({d, n}), make({d}), make({}), make({})};
   return {make({n * d, n}), make({n * d, n}), make({n * d, n * n}), make({n}), make({n}), make({n, n}), make({}),
@@ -204,6 +205,7 @@ void bench_stream_steps(OpTimer& timer) {
 }
 
 void bench_hyper_steps(OpTimer& timer) {
+  bench_hyper(timer, "hc_static", HyperKind::fixed, 2, kSizes[0]);
   bench_hyper(timer, "hc_dynamic", HyperKind::dynamic, 2, kSizes[0]);
   bench_hyper(timer, "mhc", HyperKind::mhc, 4, kSizes[0]);
 }
@@ -220,6 +222,10 @@ void bench_ops(const std::string& device, bool json, const std::vector<std::stri
   bench_layers(timer);
   bench_attention_norms(timer);
   bench_ends(timer);
+  bench_products(timer);
+  bench_columns_and_dropout(timer);
+  bench_experts(timer);
+  timer.require_any();
   if (!json) fmt::print("{}, cold caches\n{}", gpu_tools()->device_name(), timer.table());
 }
 

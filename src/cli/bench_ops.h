@@ -16,7 +16,10 @@ void bench_stream_steps(OpTimer& timer);
 void bench_hyper_steps(OpTimer& timer);
 void bench_layers(OpTimer& timer);  // activations, QKV norm with RoPE
 void bench_attention_norms(OpTimer& timer);
-void bench_ends(OpTimer& timer);  // cross entropy, embedding, AdamW
+void bench_ends(OpTimer& timer);      // cross entropy, embedding, AdamW
+void bench_products(OpTimer& timer);  // products by themselves and with epilogues, attention
+void bench_columns_and_dropout(OpTimer& timer);
+void bench_experts(OpTimer& timer);
 
 /// bf16 noise, kOpSets times.
 std::vector<at::Tensor> noise_sets(const OpTimer& timer, at::IntArrayRef shape);

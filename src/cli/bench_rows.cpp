@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "ops/attention_choice.h"
 #include "report/report.h"
@@ -21,44 +23,54 @@ double peak_flops(const std::string& device) {
   return 0;
 }
 
+/// With so many digits, or null where there is nothing to tell.
+nlohmann::ordered_json rounded(double value, int digits, bool known = true) {
+  const double unit = std::pow(10, digits);
+  return known ? nlohmann::ordered_json(std::round(value * unit) / unit) : nlohmann::ordered_json(nullptr);
+}
+
 }  // namespace
 
 void print_rows(const std::string& workload, const std::vector<Row>& rows, const BenchPlace& place) {
   const TrainConfig& t = rows.front().recipe.train;
   const bool words = rows.front().recipe.model.family == "lm";
   const int64_t length = tokens_per_sample(rows.front().recipe);
+  const auto pre = std::find_if(rows.begin(), rows.end(), [](const Row& r) { return r.recipe.model.scheme == "pre"; });
+  const Row& base = pre != rows.end() ? *pre : rows.front();
   Table table = {{"scheme", "ms (median)", "10 % … 90 %", words ? "tokens/s" : "images/s", "MFU", "peak GiB",
-                  "over the first", "update, ms", "first step s"}};
-  const double base = rows.front().median();
+                  "over " + base.recipe.model.scheme, "update, ms", "first step s"}};
   const double tokens = static_cast<double>(place.parts * t.micro_batch_size * length),
                items = words ? tokens : static_cast<double>(place.parts * t.micro_batch_size);
   for (const Row& row : rows) {
-    const double ms = row.median(), low = row.quantile(0.1), high = row.quantile(0.9);
+    const double ms = row.median(), low = row.quantile(0.1), high = row.quantile(0.9),
+                 over = 100 * (ms / base.median() - 1);
     const ModelConfig& m = row.recipe.model;
     // Products: 6 N a token, N the parameters it meets, and 6 L d T of causal attention, twice that where every token
     // sees every token.
     const double flops =
         tokens * (6 * row.parameters + (words ? 6.0 : 12.0) * static_cast<double>(m.n_layers * m.d_model * length));
     const double peak = peak_flops(place.name), mfu = peak > 0 ? flops / (ms * 1e-3) / peak : 0;
-    const bool deterministic = place.device.is_cpu() || row.recipe.train.deterministic;
-    if (place.json)
-      fmt::print(
-          "{{\"workload\": \"{}\", \"scheme\": \"{}\", \"ms\": {:.2f}, \"ms_p10\": {:.2f}, \"ms_p90\": {:.2f}, "
-          "\"items_per_s\": {:.0f}, \"mfu\": {:.3f}, \"parameters\": {:.0f}, \"peak_gb\": {:.2f}, \"update_ms\": "
-          "{}, \"first_step_s\": "
-          "{:.2f}, "
-          "\"deterministic\": {}, \"graph\": {}, \"parts\": {}, \"threads\": {}, \"device\": \"{}\", \"revision\": "
-          "\"{}\", "
-          "\"steps_ms\": [{:.1f}]}}\n",
-          workload, m.scheme, ms, low, high, 1e3 * items / ms, mfu, row.parameters, row.peak_gb,
-          row.update_ms > 0 ? fmt::format("{:.2f}", row.update_ms) : "null", row.first_step_s, deterministic, row.graph,
-          place.parts, at::get_num_threads(), place.device.is_cuda() ? place.name : place.device.str(),
-          versions().revision, fmt::join(row.ms, ", "));
-    table.push_back(
-        {m.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
-         fmt::format("{:.0f}", 1e3 * items / ms), mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "",
-         row.peak_gb > 0 ? fmt::format("{:.1f}", row.peak_gb) : "", fmt::format("{:+.1f} %", 100 * (ms / base - 1)),
-         row.update_ms > 0 ? fmt::format("{:.2f}", row.update_ms) : "", fmt::format("{:.2f}", row.first_step_s)});
+    const bool gpu = place.device.is_cuda();
+    if (place.json) {
+      nlohmann::ordered_json j;
+      j["workload"] = workload, j["scheme"] = m.scheme;
+      j["ms"] = rounded(ms, 2), j["ms_p10"] = rounded(low, 2), j["ms_p90"] = rounded(high, 2);
+      j["items_per_s"] = std::llround(1e3 * items / ms), j["mfu"] = rounded(mfu, 3, mfu > 0);
+      j["over_pre"] = rounded(over, 2, pre != rows.end());  // %
+      j["parameters"] = std::llround(row.parameters);
+      j["peak_gb"] = rounded(row.peak_gb, 2, gpu), j["update_ms"] = rounded(row.update_ms, 2, row.update_ms > 0);
+      j["first_step_s"] = rounded(row.first_step_s, 2);
+      j["deterministic"] = !gpu || row.recipe.train.deterministic, j["graph"] = row.graph, j["parts"] = place.parts;
+      j["rest_s"] = rounded(place.rest, 1, gpu), j["threads"] = at::get_num_threads();
+      j["device"] = gpu ? place.name : place.device.str(), j["revision"] = versions().revision;
+      for (const double each : row.ms) j["steps_ms"].push_back(rounded(each, 1));
+      fmt::print("{}\n", j.dump());
+    }
+    table.push_back({m.scheme, fmt::format("{:.1f}", ms), fmt::format("{:.1f} … {:.1f}", low, high),
+                     fmt::format("{:.0f}", 1e3 * items / ms), mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "",
+                     gpu ? fmt::format("{:.1f}", row.peak_gb) : "", &row == &base ? "" : fmt::format("{:+.1f} %", over),
+                     row.update_ms > 0 ? fmt::format("{:.2f}", row.update_ms) : "",
+                     fmt::format("{:.2f}", row.first_step_s)});
   }
   std::fflush(stdout);
   if (place.json) return;

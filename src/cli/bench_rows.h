@@ -34,9 +34,10 @@ struct BenchPlace {
   at::Device device;
   std::string name;   // of the GPU
   int64_t parts = 1;  // micro-batches a step
+  double rest = 0;    // seconds after the first step of every turn
   bool json = false;
 };
-/// A table, or JSON lines; overheads are against the first row.
+/// A table, or JSON lines; overheads are against pre, without it the first row.
 void print_rows(const std::string& workload, const std::vector<Row>& rows, const BenchPlace& place);
 
 }  // namespace siamese::cli

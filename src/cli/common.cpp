@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "nn/tensor_io.h"
 #include "train/checkpoint.h"
 #include "train/device.h"
@@ -91,6 +93,14 @@ std::vector<std::string> split(const std::string& text, char separator) {
   }
   if (!part.empty()) parts.push_back(part);
   return parts;
+}
+
+std::vector<std::string> scheme_names_in(const std::string& schemes) {
+  const std::vector<std::string> names = split(schemes, ',');
+  if (names.empty()) fail("--schemes '{}' names no scheme", schemes);
+  for (const std::string& name : names)
+    if (std::count(names.begin(), names.end(), name) > 1) fail("--schemes {}: '{}' is named twice", schemes, name);
+  return names;
 }
 
 }  // namespace siamese::cli

@@ -51,5 +51,7 @@ std::string family_of(const std::string& path);
 /// In single quotes where a shell would need them.
 std::string shell_quoted(const std::string& text);
 std::vector<std::string> split(const std::string& text, char separator);
+/// Of a value of --schemes; refuses none and one named twice.
+std::vector<std::string> scheme_names_in(const std::string& schemes);
 
 }  // namespace siamese::cli

@@ -122,10 +122,8 @@ std::string write_samples(const Row& best, const Options& o, at::Device device) 
 
 void run(const Options& o) {
   const at::Device device = o.apply();
-  const std::vector<std::string> names = split(o.schemes, ',');
-  if (names.empty()) fail("--schemes '{}' names no scheme", o.schemes);
+  const std::vector<std::string> names = scheme_names_in(o.schemes);
   for (const std::string& name : names) {  // refuse before hours of training
-    if (std::count(names.begin(), names.end(), name) > 1) fail("--schemes {}: '{}' is named twice", o.schemes, name);
     std::vector<std::string> set = o.set;
     set.push_back("model.scheme=" + name);
     load_recipe(o.recipe, set);

@@ -7,6 +7,7 @@
 #include "cli/common.h"
 #include "data/source.h"
 #include "train/checkpoint.h"
+#include "train/execution.h"
 #include "train/lm_task.h"
 #include "train/memory.h"
 #include "util/error.h"
@@ -31,9 +32,13 @@ void print_recipe(Recipe recipe) {
   if (m.classes == 0) recipe.model.classes = 10;
   auto print = [&](const Params& params) {
     fmt::print("scheme  {}\nmodel   {}\n{}{}", m.scheme, model_line(m), mixture_line(m), parameter_table(params, m));
-    for (const at::Device device : {at::Device(at::kCUDA), at::Device(at::kCPU)})
-      fmt::print("{}, training\n{}", device.is_cpu() ? "on a CPU" : "on a GPU",
-                 memory_lines(recipe, params.count(), device));
+    for (const at::Device device : {at::Device(at::kCUDA), at::Device(at::kCPU)}) {
+      const Recompute policy = recompute_of(recipe, device);
+      if (!recompute_serves(policy, device)) continue;
+      fmt::print("{}, training\n{}{}", device.is_cpu() ? "on a CPU" : "on a GPU",
+                 memory_lines(recipe, params.count(), device),
+                 memory_table(plan_memory(recipe, params.count(), policy, device)));
+    }
   };
   if (m.family == "deit") {  // on the Meta device: no memory is taken
     print(make_deit(recipe, at::kMeta)->params());

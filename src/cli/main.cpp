@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "recipe/recipe.h"
 #include "train/device.h"
-#include "train/trainer.h"
+#include "train/out_of_memory.h"
 #include "util/error.h"
 #include "util/text.h"
 

@@ -4,12 +4,14 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
 
 #include "ops/gpu_tools.h"
+#include "train/device.h"
+#include "util/error.h"
 
 namespace siamese::cli {
 namespace {
@@ -25,9 +27,13 @@ OpTimer::OpTimer(at::Device on, bool json, std::vector<std::string> only)
   head_start_ = at::zeros({2, kHeadStart}, at::TensorOptions().device(device).dtype(at::kByte));
 }
 
-bool OpTimer::wants(const std::string& op) const {
-  return only_.empty() || std::any_of(only_.begin(), only_.end(),
-                                      [&](const std::string& part) { return op.find(part) != std::string::npos; });
+bool OpTimer::wants(const std::string& op) {
+  names_.insert(op);
+  const bool wanted = only_.empty() || std::any_of(only_.begin(), only_.end(), [&](const std::string& part) {
+                        return op.find(part) != std::string::npos;
+                      });
+  any_ = any_ || wanted;
+  return wanted;
 }
 
 double OpTimer::microseconds(const std::function<void(int)>& call) const {
@@ -65,13 +71,19 @@ void OpTimer::row(const std::string& op, const std::string& size, const std::str
   if (json_) {
     fmt::print(
         "{{\"op\": \"{}\", \"size\": \"{}\", \"pass\": \"{}\", \"us\": {:.2f}, \"tbps\": {:.3f}, \"copy_tbps\": "
-        "{:.3f}, \"percent\": {:.1f}}}\n",
-        op, size, pass, us, tbps, copy, percent);
+        "{:.3f}, \"percent\": {:.1f}, \"deterministic\": {}, \"device\": \"{}\", \"revision\": \"{}\"}}\n",
+        op, size, pass, us, tbps, copy, percent, at::globalContext().deterministicAlgorithms(),
+        gpu_tools()->device_name(), versions().revision);
     std::fflush(stdout);
   } else {
     table_.push_back({op, size, pass, fmt::format("{:.1f}", us), fmt::format("{:.2f}", tbps),
                       fmt::format("{:.2f}", copy), fmt::format("{:.0f} %", percent)});
   }
+}
+
+void OpTimer::require_any() const {
+  if (!any_)
+    fail("--ops {}: no operator's name has that in it; there are: {}", fmt::join(only_, " "), fmt::join(names_, ", "));
 }
 
 std::string OpTimer::table() const { return table_.size() > 1 ? render_text(table_) : ""; }

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,10 +21,12 @@ class OpTimer {
   /// Rows whose operator's name contains none of `only` are left out; empty: all are taken.
   OpTimer(at::Device device, bool json, std::vector<std::string> only);
 
-  bool wants(const std::string& op) const;
+  bool wants(const std::string& op);
   /// Times call(set), set in [0, kOpSets), which moves `bytes`, and the copy beside it.
   void row(const std::string& op, const std::string& size, const std::string& pass, int64_t bytes,
            const std::function<void(int)>& call);
+  /// Throws Error with the names there are where none was wanted.
+  void require_any() const;
   /// The rows so far, for people; empty where they were printed as JSON lines.
   std::string table() const;
 
@@ -36,6 +38,8 @@ class OpTimer {
 
   const bool json_;
   const std::vector<std::string> only_;
+  std::set<std::string> names_;  // asked about
+  bool any_ = false;             // wanted
   Table table_;
   at::Tensor head_start_;
 };

@@ -84,11 +84,15 @@ const char* recompute_name(Recompute policy) {
   return "";
 }
 
+bool recompute_serves(Recompute policy, at::Device device) {
+  return !device.is_cpu() || policy == Recompute::none || policy == Recompute::block;
+}
+
 Execution prepare_execution(const Recipe& recipe, at::Device device) {
   Execution e;
   e.device = device;
   e.recompute = recompute_of(recipe, device);
-  if (device.is_cpu() && (e.recompute == Recompute::norms || e.recompute == Recompute::feed_forward))
+  if (!recompute_serves(e.recompute, device))
     fail("train.recompute is {}, which only the kernels of a GPU can: use none, block or auto on a CPU",
          recompute_name(e.recompute));
   e.graph = use_graph(recipe, device);

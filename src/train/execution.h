@@ -16,6 +16,8 @@ GraphObstacle graph_obstacle(const Recipe& recipe, at::Device device);
 /// train.recompute with `auto` settled: feed_forward on a GPU, none on a CPU.
 Recompute recompute_of(const Recipe& recipe, at::Device device);
 const char* recompute_name(Recompute policy);
+/// A CPU's kernels keep what a sub-layer reads, and the activation's output.
+bool recompute_serves(Recompute policy, at::Device device);
 
 struct Execution {
   at::Device device = at::kCPU;

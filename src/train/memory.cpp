@@ -187,9 +187,7 @@ std::string measured_memory(at::Device device) {
   return human_bytes(static_cast<double>(gpu_tools()->peak_bytes()));
 }
 
-std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device device) {
-  const Recompute policy = recompute_of(recipe, device);
-  const MemoryPlan p = plan_memory(recipe, parameters, policy, device);
+std::string memory_table(const MemoryPlan& p) {
   const std::pair<const char*, double> rows[] = {
       {"parameters", p.parameters},         {"gradients", p.gradients},
       {"optimizer", p.optimizer},           {"averaged weights", p.average},
@@ -198,9 +196,16 @@ std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device d
       {"one mixture at work", p.work},      {"inputs of sub-layers", p.norms},
       {"activation's output", p.activated}, {"head", p.head},
       {"together about", p.total()}};
-  std::string text = "what uses memory:\n";
+  std::string text;
   for (const auto& [name, bytes] : rows)
     if (bytes > 0) text += fmt::format("  {:<22}{:>10}\n", name, human_bytes(bytes));
+  return text;
+}
+
+std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device device) {
+  const Recompute policy = recompute_of(recipe, device);
+  const MemoryPlan p = plan_memory(recipe, parameters, policy, device);
+  std::string text = "what uses memory:\n" + memory_table(p);
   const auto advise = [&](std::string_view key, const std::string& now, const std::string& to, const Recipe& changed,
                           Recompute then) {
     const MemoryPlan other = plan_memory(changed, parameters, then, device);
@@ -220,7 +225,8 @@ std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device d
   changed = recipe;
   changed.model.stream_dtype = "bfloat16";
   advise("model.stream_dtype", recipe.model.stream_dtype, "bfloat16", changed, policy);
-  if (text.size() == nothing) text += "  the model: fewer model.n_layers or a smaller model.d_model\n";
+  if (text.size() == nothing || p.activations() < p.total() / 2)
+    text += "  the model: fewer model.n_layers, a smaller model.d_model or model.vocab_size\n";
   return text;
 }
 

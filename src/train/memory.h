@@ -34,6 +34,9 @@ MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute polic
 /// Two lines for the start of a run: the plan, and what each policy of train.recompute saves.
 std::string memory_lines(const Recipe& recipe, int64_t parameters, at::Device device);
 
+/// A line a part that there is, and one for all.
+std::string memory_table(const MemoryPlan& plan);
+
 /// The most memory of the GPU that was taken so far; empty on a CPU.
 std::string measured_memory(at::Device device);
 

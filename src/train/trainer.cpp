@@ -269,21 +269,13 @@ void Trainer::illustrate(int64_t done) {
   illustrated_at_ = done;
 }
 
-/// The run is gone by now and its memory with it; the sizes are in the recipe.
-OutOfMemory out_of_memory(const TrainRequest& request, const std::string& what) {
-  Recipe recipe = request.recipe;
-  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
-  const int64_t parameters = count_parameters(recipe);
-  return {what.substr(0, what.find('\n')), memory_advice(recipe, parameters, request.device)};
-}
-
 }  // namespace
 
 TrainResult train(const TrainRequest& request) {
   try {
     return Trainer(request).run();
-  } catch (const c10::OutOfMemoryError& e) {
-    throw out_of_memory(request, e.what_without_backtrace());
+  } catch (...) {  // the run is gone by now, and its memory with it
+    rethrow_with_advice(request.recipe, request.device);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "recipe/recipe.h"
+#include "train/out_of_memory.h"
 #include "train/run_folder.h"
 #include "util/error.h"
 
@@ -36,17 +37,6 @@ struct TrainResult {
 class Diverged : public Error {
  public:
   using Error::Error;
-};
-
-/// The GPU's memory does not suffice.
-class OutOfMemory : public Error {
- public:
-  OutOfMemory(const std::string& what, std::string advice) : Error(what), advice_(std::move(advice)) {}
-  /// Lines: what uses memory, and what to change.
-  const std::string& advice() const { return advice_; }
-
- private:
-  std::string advice_;
 };
 
 /// Trains to the end, to a signal, or throws Error (Diverged, OutOfMemory, a full disk, a damaged checkpoint).

@@ -92,6 +92,11 @@ TEST(Commands, InfoOfARecipeAndOfARun) {
   EXPECT_EQ(recipe.status, 0) << recipe.err;
   EXPECT_TRUE(contains(recipe.out, "parameters")) << recipe.out;
   EXPECT_TRUE(contains(recipe.out, "GiB")) << recipe.out;
+  for (const char* part : {"on a GPU, training\n", "on a CPU, training\n", "  residual streams ", "  together about "})
+    EXPECT_TRUE(contains(recipe.out, part)) << part << "\n" << recipe.out;
+  // What `train` refuses there is not planned for.
+  const Outcome on_gpu = run_siamese({"info", "lm-400m", "--set", "train.recompute=norms"});
+  EXPECT_FALSE(contains(on_gpu.out, "on a CPU")) << on_gpu.out;
   ASSERT_EQ(run_siamese(tiny_train(folder / "run", 4, 2)).status, 0);
   for (const std::string& path : {folder / "run", folder / "run/checkpoints/step-00000004"}) {
     const Outcome run = run_siamese({"info", path});
@@ -148,10 +153,25 @@ TEST(Commands, CompareGoesOnWhenASchemeDiverges) {
 
 TEST(Commands, BenchTimesSchemes) {
   const Outcome bench = run_siamese(
-      {"bench", "lm-pico", "--schemes", "pre,siamese", "--steps", "1", "--rounds", "1", "--threads", "1", "--json"});
+      {"bench", "lm-pico", "--schemes", "siamese,pre", "--steps", "1", "--rounds", "1", "--threads", "1", "--json"});
   ASSERT_EQ(bench.status, 0) << bench.err;
   ASSERT_EQ(lines(bench.out).size(), 2U);
-  EXPECT_TRUE(contains(lines(bench.out)[1], "\"scheme\": \"siamese\"")) << bench.out;
+  const auto first = nlohmann::json::parse(lines(bench.out)[0]), second = nlohmann::json::parse(lines(bench.out)[1]);
+  EXPECT_EQ(first.at("scheme"), "siamese");
+  EXPECT_EQ(second.at("scheme"), "pre");
+  EXPECT_EQ(second.at("over_pre"), 0);
+  const double ratio = first.at("ms").get<double>() / second.at("ms").get<double>();
+  EXPECT_NEAR(first.at("over_pre").get<double>(), 100 * (ratio - 1), 1) << bench.out;
+  EXPECT_TRUE(first.at("mfu").is_null() && first.at("peak_gb").is_null()) << bench.out;  // a CPU's are not known
+  EXPECT_EQ(first.at("deterministic"), true);
+}
+
+// Before anything is timed.
+TEST(Commands, BenchFindsMistakesFirst) {
+  const Outcome bench = run_siamese({"bench", "lm-pico", "no-such-recipe", "--steps", "1", "--json"});
+  EXPECT_EQ(bench.status, 1);
+  EXPECT_EQ(bench.out, "");
+  EXPECT_TRUE(contains(bench.err, "no-such-recipe")) << bench.err;
 }
 
 // A step of three micro-batches has three times the tokens; how long it takes is the machine's.

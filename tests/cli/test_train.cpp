@@ -177,10 +177,17 @@ TEST_F(Train, TooLittleMemoryIsAMessage) {
   GTEST_SKIP() << "AddressSanitizer needs the address space for itself";
 #endif
   const Args large = {"--set", "model.vocab_size=16777216", "--set", "model.d_model=4096"};  // 256 GiB of embedding
-  const Outcome outcome = run_siamese(tiny_train(folder_ / "run", 4, 2) + large, {.memory = 32L << 30});
-  EXPECT_EQ(outcome.status, 1);
-  ASSERT_EQ(lines(outcome.err).size(), 1U) << outcome.err;
-  EXPECT_TRUE(contains(outcome.err, "siamese: out of memory")) << outcome.err;
+  for (const Args& args : {tiny_train(folder_ / "run", 4, 2), Args{"bench", "lm-pico", "--schemes", "pre"}}) {
+    const Outcome outcome = run_siamese(args + large, {.memory = 32L << 30});
+    EXPECT_EQ(outcome.status, 1) << shown(args);
+    const std::vector<std::string> said = lines(outcome.err);
+    ASSERT_GT(said.size(), 2U) << outcome.err;
+    EXPECT_TRUE(said[0].starts_with("siamese: out of memory")) << outcome.err;
+    EXPECT_EQ(said[1], "what uses memory:") << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "  parameters             25")) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "what to change:")) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "  the model")) << outcome.err;  // nothing else would do
+  }
 }
 
 TEST_F(Train, DivergenceIsExplained) {

@@ -24,6 +24,12 @@ std::string folder() {
   return home != nullptr && *home != 0 ? std::string(home) + "/.cache/siamese" : "";
 }
 
+ProductList stored(const std::string& file, const std::string& origin) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return products_from(text.str(), origin);
+}
+
 }  // namespace
 
 ProductAlgorithm bytes_of(const cublasLtMatmulAlgo_t& algo) {
@@ -39,9 +45,7 @@ ProductCache::ProductCache(const std::string& device, size_t version)
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
   file_ = folder() + "/products-" + name + "-cublaslt" + std::to_string(version) + kMethod + ".txt";
-  std::ostringstream text;
-  text << std::ifstream(file_).rdbuf();
-  algorithms_ = products_from(text.str(), origin_);
+  algorithms_ = stored(file_, origin_);
 }
 
 bool ProductCache::find(const std::string& key, cublasLtMatmulAlgo_t* algo) const {
@@ -58,10 +62,12 @@ void ProductCache::add(const std::string& key, const cublasLtMatmulAlgo_t& algo)
   if (file_.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(file_).parent_path(), ignored);
+  ProductList all = algorithms_;
+  all.merge(stored(file_, origin_));  // what other processes have added meanwhile
   const std::string temporary = file_ + "." + std::to_string(getpid());
   {
     std::ofstream out(temporary);
-    out << to_text(algorithms_, origin_);
+    out << to_text(all, origin_);
     if (!out) return;
   }
   std::filesystem::rename(temporary, file_, ignored);
