@@ -35,7 +35,7 @@ test-gpu: ## the tests that need an NVIDIA GPU, then its operators under compute
 	@$(BUILD) release -j $(JOBS)
 	@scripts/test-gpu
 
-test-python: build ## the operators from Python: opcheck, gradients, a training run (fetches PyTorch where there is none)
+test-python: build ## the operators from Python: opcheck, gradients, a training run (without a GPU by the LibTorch of the build)
 	@scripts/test-python
 
 bench: ## time the training step against PyTorch and each operator (fetches PyTorch into .venv-bench)

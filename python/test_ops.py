@@ -138,6 +138,18 @@ def qkv_formula(qkv, cos, sin, affine, heads, kv_heads, flags, eps):
     return torch.cat(out, 2)
 
 
+def make_hyper(kind, n, d, device, dtype=torch.float32):
+    """Arguments of hyper_step up to its kind: 3 x 5 tokens; kind 1 fixed, 2 dynamic, 3 mhc."""
+    torch.manual_seed(0)
+    leaf = lambda *size: (0.3 * torch.randn(size)).to(device, dtype).requires_grad_()
+    maps = [leaf(*size) for size in {1: [[n], [n, n], [n]], 2: [[n], [n, n], [n], [d], [d, n], [d], [], []],
+                                     3: [[n * d, n], [n * d, n], [n * d, n * n], [n], [n], [n, n], [], [], []]}[kind]]
+    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    write, residual = (t.to(device, exact) for t in (torch.rand(3, 5, n), torch.rand(3, 5, n, n)))
+    map_gain = {1: None, 2: leaf(d), 3: leaf(n * d)}[kind]
+    return leaf(3, 5, n, d), residual, write.requires_grad_(), leaf(3, 5, d), leaf(d), map_gain, maps
+
+
 class Gradients(unittest.TestCase):
     def test_qkv_rope(self):
         for device in DEVICES:
@@ -152,6 +164,49 @@ class Gradients(unittest.TestCase):
                     g = torch.randn_like(got).transpose(1, 2).contiguous().transpose(1, 2)  # strides of its own
                     for a, b in zip(*(torch.autograd.grad(out, leaves, g) for out in (got, want))):
                         torch.testing.assert_close(a, b, rtol=10 * tolerance, atol=100 * tolerance)
+
+    def test_activation(self):
+        """Also where the GPU has no kernels: fp64, and widths that 8 does not divide."""
+        swiglu = lambda t: t.chunk(2, -1)[0] * F.silu(t.chunk(2, -1)[1])
+        formulas = swiglu, F.gelu, lambda t: F.gelu(t, approximate="tanh")
+        for device in DEVICES:
+            for width in (14, 16, 32768):
+                for kind, plain in enumerate(formulas):
+                    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+                        p = torch.randn(5, width, device=device, dtype=dtype, requires_grad=True)
+                        got, want = torch.ops.siamese.activation(p, kind), plain(p)
+                        g = torch.randn_like(got)
+                        pairs = [(got, want), *zip(*(torch.autograd.grad(out, p, g) for out in (got, want)))]
+                        pairs += zip(torch.ops.siamese.activation_backward(g, p.detach(), kind, True), (pairs[1][1], want))
+                        for a, b in pairs:
+                            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+    def test_rope(self):
+        for device in DEVICES:
+            t = torch.randn(2, 5, 3, 8, device=device, dtype=torch.float64, requires_grad=True)
+            angle = torch.randn(5, 4, device=device, dtype=torch.float64)
+            cos, sin = angle.cos(), angle.sin()
+            got, want = torch.ops.siamese.rope(t, cos, sin), qkv_formula(t, cos, sin, [None] * 6, 3, 0, 0, 0.0)
+            torch.testing.assert_close(got, want)
+            torch.testing.assert_close(torch.ops.siamese.rope(got, cos, sin, inverse=True), t)
+            for a, b in zip(*(torch.autograd.grad(out.sin().sum(), t) for out in (got, want))):
+                torch.testing.assert_close(a, b)
+
+    @unittest.skipUnless(torch.cuda.is_available(), "no GPU")
+    def test_hyper_step_on_gpu(self):
+        """As on the CPU, also in sizes and types without kernels: all but the first."""
+        for kind, n, d, dtype in ((1, 2, 16, torch.float32), (1, 3, 16, torch.float32), (2, 2, 13, torch.float32),
+                                  (2, 4, 16, torch.float64), (3, 4, 20, torch.float32), (3, 2, 2056, torch.float32)):
+            results = []
+            for device in DEVICES:
+                args = make_hyper(kind, n, d, device, dtype)
+                z, h, residual, write, saved = torch.ops.siamese.hyper_step(*args, kind, 1e-5, 1e-5, True)
+                leaves = [t for t in (args[0], *args[2:6], *args[6]) if t is not None]
+                grads = torch.autograd.grad(z.sin().sum() + h.cos().sum() + (write * write).sum(), leaves)
+                results.append([t.detach().cpu() for t in (z, h, residual, write, saved, *grads)])
+            tolerance = 1e-10 if dtype == torch.float64 else 1e-4
+            for a, b in zip(*results):
+                torch.testing.assert_close(a, b, rtol=10 * tolerance, atol=tolerance)
 
     def test_forms(self):
         for name in FORMS:
@@ -174,17 +229,33 @@ class Opcheck(unittest.TestCase):
     def check(self, op, args, kwargs=None):
         torch.library.opcheck(op, args, kwargs or {})
 
+    def check_bare(self, name, *args, **kwargs):
+        """Of an operator without autograd: others call it in their backward passes, or it has no gradients."""
+        op = getattr(torch.ops.siamese, name).default
+        whole = lambda t: t.detach() if isinstance(t, torch.Tensor) else t
+        bare = lambda t: [whole(u) for u in t] if isinstance(t, list) else whole(t)
+        args, kwargs = [bare(t) for t in args], {k: bare(t) for k, t in kwargs.items()}
+        torch.library.opcheck(op, args, kwargs, test_utils=("test_schema", "test_faketensor"))
+
     def test_stream_step(self):
         for device in DEVICES:
             for name in FORMS:
                 with self.subTest(form=name, device=device):
-                    self.check(torch.ops.siamese.stream_step.default, (), make_step(name, torch.float32, device))
+                    args = make_step(name, torch.float32, device)
+                    self.check(torch.ops.siamese.stream_step.default, (), args)
+                    g = {"g_z": torch.randn(3, 5, 24, device=device)}
+                    g |= {f"g_{s}_out": torch.randn(3, 5, 24, device=device) for s in "xy" if args[s] is not None}
+                    self.check_bare("stream_step_backward", **args, **g, want_z=device == "cuda")
 
     def test_activation(self):
         for device in DEVICES:
             for kind in (0, 1, 2):  # swiglu, gelu, gelu_tanh
-                p = torch.randn(3, 4, 32, device=device, requires_grad=True)
-                self.check(torch.ops.siamese.activation.default, (p, kind))
+                for width in (32, 34):  # 34: the GPU has no kernel
+                    p = torch.randn(3, 4, width, device=device, requires_grad=True)
+                    self.check(torch.ops.siamese.activation.default, (p, kind))
+                    g = torch.randn(3, 4, width // (1 + (kind == 0)), device=device)
+                    for want_output in (False, True):
+                        self.check_bare("activation_backward", g, p, kind, want_output)
 
     def test_products(self):
         for device in DEVICES:
@@ -193,6 +264,7 @@ class Opcheck(unittest.TestCase):
             self.check(torch.ops.siamese.gemm.default, (leaf(5, 8), leaf(16, 8), False, True, leaf(16)))
             self.check(torch.ops.siamese.column_sums.default, (leaf(3, 5, 8),))
             self.check(torch.ops.siamese.gemm_swiglu.default, (leaf(5, 8), leaf(32, 8)))
+            self.check_bare("gemm_swiglu_backward", leaf(5, 8), leaf(8, 16), leaf(5, 32))
             angle = torch.randn(3, 8, device=device)
             self.check(torch.ops.siamese.gemm_qkv_rope.default, (leaf(6, 8), leaf(64, 8), angle.cos(), angle.sin(), 2, 1, 3))
             gains = [leaf(16) for _ in range(3)]
@@ -206,15 +278,22 @@ class Opcheck(unittest.TestCase):
             qkv = torch.randn(2, 9, 8, 64, device=device, dtype=dtype, requires_grad=True)
             for causal in (True, False):
                 self.check(torch.ops.siamese.attention.default, (qkv, 4, 2, causal))
+                table = torch.randn(9, 32, device=device)
+                out, sums = torch.ops.siamese.attention(qkv.detach(), 4, 2, causal)
+                for turned in ((None, None), (table.cos(), table.sin())):
+                    args = torch.randn_like(out), qkv, out, sums, False, *turned, 4, 2, causal
+                    self.check_bare("attention_backward", *args)
             make = lambda *size: torch.randn(*size, device=device, dtype=dtype)
             qkv, g, table, rho = make(2, 9, 6, 64), make(2, 9, 2, 64), torch.randn(9, 32, device=device), torch.rand(6, 18, device=device)
             args = g, qkv, *torch.ops.siamese.attention(qkv, 2, 2), False, table, table, [make(64) for _ in range(3)], make(18, 256), rho
-            torch.library.opcheck(torch.ops.siamese.attention_norms_backward.default, args, test_utils=("test_schema", "test_faketensor"))
+            self.check_bare("attention_norms_backward", *args)
 
     def test_embedding(self):
         for device in DEVICES:
             weight = torch.randn(11, 8, device=device, requires_grad=True)
-            self.check(torch.ops.siamese.embedding.default, (weight, torch.randint(11, (3, 5), device=device)))
+            ids = torch.randint(11, (3, 5), device=device)
+            self.check(torch.ops.siamese.embedding.default, (weight, ids))
+            self.check_bare("embedding_backward", torch.randn(3, 5, 8, device=device), ids, 11)
 
     def test_lm_head_loss(self):
         for device in DEVICES:
@@ -222,23 +301,39 @@ class Opcheck(unittest.TestCase):
                 hidden, weight = (torch.randn(n, 16, device=device, requires_grad=True) for n in (7, 24))
                 targets = torch.randint(24, (7,), device=device)
                 self.check(torch.ops.siamese.lm_head_loss.default, (hidden, weight, targets), dict(z_weight=1e-2, chunk_rows=rows))
+                for wanted in ((True, True), (True, False), (False, True), (False, False)):
+                    self.check_bare("lm_head_loss_gradients", hidden, weight, targets, -100, 1e-2, 1.0, rows, *wanted)
+            numbers = lambda *size: torch.randn(*size, device=device)
+            for gradient in (False, True):
+                args = numbers(7, 24), targets, torch.tensor(7.0, device=device), numbers(7), numbers(7)
+                self.check_bare("cross_entropy_rows_", *args, -100, 1.0, 1e-2, gradient)
+            self.check_bare("scale_by_", numbers(7, 24), torch.tensor(0.5, device=device))
 
     def test_hyper_step(self):
-        d = 16
         for device in DEVICES:
-            for kind, n in ((2, 2), (3, 4)):  # dynamic, mhc
-                leaf = lambda *size: (0.3 * torch.randn(size)).to(device).requires_grad_()
-                shapes = {2: [[n], [n, n], [n], [d], [d, n], [d], [], []],
-                          3: [[n * d, n], [n * d, n], [n * d, n * n], [n], [n], [n, n], [], [], []]}[kind]
-                maps, map_gain = [leaf(*s) for s in shapes], leaf(n * d if kind == 3 else d)
-                args = leaf(3, 5, n, d), torch.rand(3, 5, n, n, device=device), leaf(3, 5, n), leaf(3, 5, d), leaf(d), map_gain
-                self.check(torch.ops.siamese.hyper_step.default, (*args, maps, kind, 1e-5, 1e-5, True))
+            # The GPU has no kernels for the last three.
+            for kind, n, d in ((1, 2, 16), (2, 2, 16), (3, 4, 16), (1, 3, 16), (2, 2, 13), (3, 4, 20)):
+                with self.subTest(kind=kind, n=n, d=d, device=device):
+                    args = make_hyper(kind, n, d, device)
+                    self.check(torch.ops.siamese.hyper_step.default, (*args, kind, 1e-5, 1e-5, True))
+                    with torch.no_grad():
+                        z, h, _, write, saved = torch.ops.siamese.hyper_step(*args, kind, 1e-5, 1e-5, True)
+                    g = [torch.randn_like(t) for t in (z, h, write)]
+                    self.check_bare("hyper_step_backward", *g, h, saved, *args[2:], kind, True)
 
-    def test_rope_and_dropout(self):
-        t = torch.randn(2, 5, 3, 8, requires_grad=True)
-        self.check(torch.ops.siamese.rope.default, (t, torch.randn(5, 4), torch.randn(5, 4)))
+    def test_rope(self):
         for device in DEVICES:
-            self.check(torch.ops.siamese.dropout.default, (t.detach().to(device).requires_grad_(), 0.25, 1, 2, 3))
+            t, table = torch.randn(2, 5, 3, 8, device=device, requires_grad=True), torch.randn(5, 4, device=device)
+            for inverse in (False, True):
+                self.check(torch.ops.siamese.rope.default, (t, table.cos(), table.sin(), inverse))
+
+    def test_random(self):
+        for device in DEVICES:
+            t = torch.randn(2, 5, 3, 8, device=device, requires_grad=True)
+            self.check(torch.ops.siamese.dropout.default, (t, 0.25, 1, 2, 3))
+            self.check_bare("uniform_", t, 1, 2, 3)
+            for dtype in (torch.float32, torch.bfloat16):
+                self.check_bare("truncated_normal_", t.to(dtype), 0.02, 3.0, 1, 2, 3, 4)
 
     def test_qkv_rope(self):
         for device in DEVICES:
@@ -261,9 +356,8 @@ class Opcheck(unittest.TestCase):
                 p, u, ys = (make(len(slot), width) for width in (32, 16, 24))
                 calls = dict(expert_sort=(chosen, 6, capacity), spread_rows=(make(37, 24), place, token), gather_sum=(ys, place, 2),
                              weighted_swiglu=(p, weights, slot), weighted_swiglu_backward=(p, u, weights, slot))
-                for name, args in calls.items():  # no autograd of their own: the mixture's node calls them both ways
-                    op = getattr(torch.ops.siamese, name).default
-                    torch.library.opcheck(op, args, test_utils=("test_schema", "test_faketensor"))
+                for name, args in calls.items():  # the mixture's node calls them both ways
+                    self.check_bare(name, *args)
 
     def test_adamw(self):
         """Tables of no tensors: the schemas and fake tensors; C++ tests compare the numbers."""

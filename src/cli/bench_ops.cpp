@@ -161,8 +161,9 @@ void bench_hyper(OpTimer& timer, const char* name, HyperKind kind, int64_t n, co
   const auto h = noise_sets(timer, {s.tokens, n, s.d}), r = noise_sets(timer, {s.tokens, s.d}),
              g_h = noise_sets(timer, {s.tokens, n, s.d}), g_z = noise_sets(timer, {s.tokens, s.d});
   const auto options = h[0].options();
-  const Tensor gain = at::ones({s.d}, options), map_gain = at::ones({kind == HyperKind::mhc ? n * s.d : s.d}, options),
-               residual = at::rand({s.tokens, n, n}, options.dtype(at::kFloat)),
+  const OptionalTensor map_gain =
+      kind == HyperKind::fixed ? OptionalTensor() : at::ones({kind == HyperKind::mhc ? n * s.d : s.d}, options);
+  const Tensor gain = at::ones({s.d}, options), residual = at::rand({s.tokens, n, n}, options.dtype(at::kFloat)),
                write = at::rand({s.tokens, n}, residual.options());
   const std::vector<Tensor> maps = hyper_maps(kind, n, s.d, options);
   const auto number = static_cast<int64_t>(kind);

@@ -36,7 +36,7 @@ void over_rows(const Tensor& p, const F& f) {
 
 Tensor forward_cpu(const Tensor& input, int64_t kind) {
   const auto shape = output_shape(input, kind);
-  if (kind != static_cast<int64_t>(Activation::swiglu)) return at::gelu(input, approximation(kind));
+  if (kind != static_cast<int64_t>(Activation::swiglu)) return activation_forward_plain(input, kind);
   const Tensor p = input.contiguous();
   Tensor out = at::empty_symint(shape, p.options());
   with_kernel_type(p.scalar_type(), "activation", [&](auto tag) {
@@ -49,9 +49,9 @@ Tensor forward_cpu(const Tensor& input, int64_t kind) {
 }
 
 std::tuple<Tensor, Tensor> backward_cpu(const Tensor& gradient, const Tensor& input, int64_t kind, bool want_output) {
-  const Tensor again = want_output ? forward_cpu(input, kind) : at::empty({0}, input.options());
   if (kind != static_cast<int64_t>(Activation::swiglu))
-    return {at::gelu_backward(gradient, input, approximation(kind)), again};
+    return activation_backward_plain(gradient, input, kind, want_output);
+  const Tensor again = want_output ? forward_cpu(input, kind) : at::empty({0}, input.options());
   const Tensor p = input.contiguous(), g = gradient.contiguous();
   Tensor gp = at::empty_like(p);
   with_kernel_type(p.scalar_type(), "activation_backward", [&](auto tag) {
@@ -123,11 +123,10 @@ class ActivateProject : public torch::autograd::Function<ActivateProject> {
   }
 };
 
-/// Whether the GPU has a kernel for p.
-bool fast(const Tensor& p, Activation kind) {
+/// Whether p is on a GPU with kernels open.
+bool on_gpu(const Tensor& p) {
   static const bool there = has_cuda_kernel("siamese::activation");
-  const int64_t width = kind == Activation::swiglu ? p.size(-1) / 2 : p.size(-1);
-  return p.is_cuda() && there && width % 8 == 0 && (p.scalar_type() == at::kBFloat16 || p.scalar_type() == at::kFloat);
+  return p.is_cuda() && there;
 }
 
 }  // namespace
@@ -146,6 +145,28 @@ TORCH_LIBRARY_IMPL(siamese, Meta, m) {
 }
 TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("activation", forward_autograd); }
 
+bool activation_has_kernel(const Tensor& p, int64_t kind) {
+  const int64_t halves = kind == static_cast<int64_t>(Activation::swiglu) ? 2 : 1;
+  return kind >= 0 && kind <= 2 && p.dim() >= 1 && p.size(-1) % (8 * halves) == 0 &&
+         (p.scalar_type() == at::kBFloat16 || p.scalar_type() == at::kFloat);
+}
+
+Tensor activation_forward_plain(const Tensor& p, int64_t kind) {
+  output_shape(p, kind);  // checks
+  return activate_plain(p.contiguous(), static_cast<Activation>(kind));
+}
+
+std::tuple<Tensor, Tensor> activation_backward_plain(const Tensor& gradient, const Tensor& input, int64_t kind,
+                                                     bool want_output) {
+  output_shape(input, kind);  // checks
+  const Tensor p = input.contiguous(), g = gradient.contiguous();
+  const Tensor again = want_output ? activation_forward_plain(p, kind) : at::empty({0}, p.options());
+  if (kind != static_cast<int64_t>(Activation::swiglu)) return {at::gelu_backward(g, p, approximation(kind)), again};
+  const int64_t half = p.size(-1) / 2;
+  const Tensor value = p.slice(-1, 0, half), gate = p.slice(-1, half);
+  return {at::cat({g * at::silu(gate), at::silu_backward(g * value, gate)}, -1), again};
+}
+
 Tensor activate_plain(const Tensor& p, Activation kind) {
   if (kind != Activation::swiglu) return at::gelu(p, approximation(static_cast<int64_t>(kind)));
   const int64_t half = p.size(-1) / 2;
@@ -154,7 +175,7 @@ Tensor activate_plain(const Tensor& p, Activation kind) {
 
 Tensor activate(const Tensor& p, Activation kind, bool fused) {
   const bool on_cpu = p.device().is_cpu() && kind == Activation::swiglu;
-  return fused && (on_cpu || fast(p, kind)) ? call(p, static_cast<int64_t>(kind)) : activate_plain(p, kind);
+  return fused && (on_cpu || on_gpu(p)) ? call(p, static_cast<int64_t>(kind)) : activate_plain(p, kind);
 }
 
 std::tuple<Tensor, Tensor> activation_backward(const Tensor& g, const Tensor& p, Activation kind, bool want_output) {
@@ -163,7 +184,8 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& g, const Tensor& p,
 
 Tensor activate_and_project(const Tensor& p, Activation kind, const Tensor& weight, const Tensor& bias, bool fused,
                             const Tensor& activated) {
-  if (!fused || !fast(p, kind)) return project(activate(p, kind, fused), weight, bias);
+  if (!fused || !on_gpu(p) || !activation_has_kernel(p, static_cast<int64_t>(kind)))
+    return project(activate(p, kind, fused), weight, bias);
   // Autograd asks an argument for its device: what is not there must not look like a tensor.
   auto there = [](const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; };
   return ActivateProject::apply(p, weight, there(bias), static_cast<int64_t>(kind), there(activated));

@@ -19,6 +19,13 @@ at::Tensor activate_plain(const at::Tensor& p, Activation kind);
 std::tuple<at::Tensor, at::Tensor> activation_backward(const at::Tensor& g, const at::Tensor& p, Activation kind,
                                                        bool want_output);
 
+/// Whether the GPU has a kernel for p: fp32 or bf16, an output of multiples of 8 columns.
+bool activation_has_kernel(const at::Tensor& p, int64_t kind);
+// The operators where it has none, below autograd.
+at::Tensor activation_forward_plain(const at::Tensor& p, int64_t kind);
+std::tuple<at::Tensor, at::Tensor> activation_backward_plain(const at::Tensor& g, const at::Tensor& p, int64_t kind,
+                                                             bool want_output);
+
 /// activate(p)·Wᵀ + b. `activated` is activate(p) where whoever made p had it at hand (ops/gemm_swiglu.h).
 at::Tensor activate_and_project(const at::Tensor& p, Activation kind, const at::Tensor& weight, const at::Tensor& bias,
                                 bool fused = true, const at::Tensor& activated = {});

@@ -63,6 +63,12 @@ HyperSizes check_hyper_step(SIAMESE_HYPER_ARGS) {
   return s;
 }
 
+std::vector<Tensor> without_gaps(std::vector<Tensor> gradients, const Tensor& h) {
+  for (Tensor& t : gradients)
+    if (!t.defined()) t = at::empty({0}, h.options());
+  return gradients;
+}
+
 HyperOutputs allocate_hyper_step(const Tensor& h, const HyperSizes& s) {
   const bool mapped = s.kind != HyperKind::sum;
   auto small = [&](const std::vector<int64_t>& shape) { return at::empty(shape, h.options().dtype(s.exact)); };
@@ -80,7 +86,7 @@ std::vector<Tensor> backward_meta(SIAMESE_HYPER_BACKWARD_ARGS) {
   auto like = [](const OptionalTensor& t) { return t && t->defined() ? at::empty_like(*t) : Tensor(); };
   std::vector<Tensor> result{at::empty_like(h), like(write), like(r), like(gain), like(map_gain)};
   for (const Tensor& map : maps) result.push_back(at::empty_like(map));
-  return result;
+  return without_gaps(std::move(result), h);
 }
 
 HyperOutputs call(SIAMESE_HYPER_ARGS) {
@@ -119,9 +125,9 @@ class HyperStepFunction : public torch::autograd::Function<HyperStepFunction> {
                                         optional(s[3]), optional(s[4]), optional(s[5]), maps,
                                         ctx->saved_data["kind"].toInt(), ctx->saved_data["norm"].toBool());
     // A is a constant in the graph (its gradient was taken where it was made), so are the four numbers at the end.
-    variable_list result{grads[kHyperGradH],     Tensor(),
-                         grads[kHyperGradWrite], grads[kHyperGradR],
-                         grads[kHyperGradGain],  grads[kHyperGradMapGain]};
+    variable_list result{grads[kHyperGradH], Tensor()};
+    for (size_t i = kHyperGradWrite; i < kHyperGradMaps; ++i)  // write, r, gain, map_gain
+      result.push_back(s[1 + i].defined() ? grads[i] : Tensor());
     result.insert(result.end(), grads.begin() + kHyperGradMaps, grads.end());
     result.resize(result.size() + 4);
     return result;
@@ -150,15 +156,18 @@ TORCH_LIBRARY_IMPL(siamese, Meta, m) {
 }
 TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("hyper_step", forward_autograd); }
 
+bool hyper_step_has_kernels(const Tensor& h) {
+  const at::ScalarType type = h.scalar_type();
+  const int64_t n = h.size(-2), d = h.size(-1);
+  return (type == at::kBFloat16 || type == at::kFloat) && (n == 2 || n == 4) && d % 8 == 0 && d >= 8 && d <= 2048;
+}
+
 bool hyper_step_fusable(const HyperStepInput& in) {
   for (const Norm* norm : {&in.norm, &in.map_norm})
     if (norm->on && (norm->kind != NormKind::rms || norm->bias.defined())) return false;
-  const at::ScalarType type = in.h.scalar_type();
-  if (c10::elementSize(type) < c10::elementSize(in.dtype)) return false;  // parameters would be rounded to the streams'
-  if (in.h.device().is_cpu()) return true;
-  const int64_t n = in.h.size(-2), d = in.h.size(-1);
-  return in.h.device().is_cuda() && (type == at::kBFloat16 || type == at::kFloat) && (n == 2 || n == 4) && d % 8 == 0 &&
-         d <= 2048;
+  // Else parameters would be rounded to the streams' type.
+  if (c10::elementSize(in.h.scalar_type()) < c10::elementSize(in.dtype)) return false;
+  return in.h.device().is_cpu() || (in.h.device().is_cuda() && hyper_step_has_kernels(in.h));
 }
 
 HyperStepOutput hyper_step(const HyperStepInput& in) {

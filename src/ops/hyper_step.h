@@ -39,7 +39,9 @@ struct HyperStepOutput {
   at::Tensor z, h, residual, write;  // the maps are undefined after `sum`
 };
 
-/// Whether the operator covers this input; it must then serve every step until a `sum`.
+/// Whether the GPU has kernels for streams like h [..., n, d]; the operator goes the plain way for others.
+bool hyper_step_has_kernels(const at::Tensor& h);
+/// Whether the operator covers this input, and fast; it must then serve every step until a `sum`.
 bool hyper_step_fusable(const HyperStepInput& in);
 HyperStepOutput hyper_step(const HyperStepInput& in);
 

@@ -27,7 +27,7 @@ using HyperOutputs = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, 
       const OptionalTensor &map_gain, at::TensorList maps, int64_t kind, bool norm
 #define SIAMESE_HYPER_BACKWARD_NAMES g_z, g_h, g_write, h, saved, write, r, gain, map_gain, maps, kind, norm
 
-/// Order of the gradients that the backward operator returns, those of `maps` last. Undefined: the input is absent.
+/// Order of the gradients that the backward operator returns, those of `maps` last.
 enum HyperGradient { kHyperGradH, kHyperGradWrite, kHyperGradR, kHyperGradGain, kHyperGradMapGain, kHyperGradMaps };
 
 struct HyperSizes {
@@ -48,6 +48,12 @@ HyperSizes hyper_sizes(const at::Tensor& h, int64_t kind);
 HyperSizes check_hyper_step(SIAMESE_HYPER_ARGS);
 /// All results, uninitialised; maps that do not exist have no elements (a schema cannot return optionals).
 HyperOutputs allocate_hyper_step(const at::Tensor& h, const HyperSizes& sizes);
+/// Gradients with empty tensors in place of undefined ones, whose inputs are absent: a list cannot hold those either.
+std::vector<at::Tensor> without_gaps(std::vector<at::Tensor> gradients, const at::Tensor& h);
+
+/// The operators by LibTorch operations, below autograd, on any device.
+HyperOutputs hyper_step_plain(SIAMESE_HYPER_ARGS);
+std::vector<at::Tensor> hyper_step_backward_plain(SIAMESE_HYPER_BACKWARD_ARGS);
 
 /// Undefined for an absent tensor.
 inline at::Tensor given(const OptionalTensor& t) { return t.value_or(at::Tensor()); }

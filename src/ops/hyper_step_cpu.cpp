@@ -1,4 +1,5 @@
-// The step of the hyper-connections by LibTorch operations: the CPU's code, and the formulas the GPU's kernels follow.
+// The step of the hyper-connections by LibTorch operations: the CPU's code, the GPU's where it has no kernels, and the
+// formulas its kernels follow.
 //
 // Backward. G: the gradient of A' H'; Y = γ gz; ρ of N; u_i = Y·H'_i; v_i = h·H'_i; q = ρ³ Σ a_i u_i / d (no norm: 0).
 //   gh = ρ Y - q h             ga_i = ρ u_i - q v_i             gA' = G H'ᵀ             gγ = Σ_tokens gz ρ h
@@ -107,7 +108,9 @@ struct Saved {
   }
 };
 
-HyperOutputs forward_cpu(SIAMESE_HYPER_ARGS) {
+}  // namespace
+
+HyperOutputs hyper_step_plain(SIAMESE_HYPER_ARGS) {
   const HyperSizes s = check_hyper_step(SIAMESE_HYPER_NAMES);
   HyperOutputs out = allocate_hyper_step(h, s);
   auto& [z, h_out, residual_out, write_out, saved] = out;
@@ -137,6 +140,8 @@ HyperOutputs forward_cpu(SIAMESE_HYPER_ARGS) {
   z.copy_(read.view(z.sizes()));
   return out;
 }
+
+namespace {
 
 /// From the gradients of the maps to those of the products H' w (e, k) and of the maps' parameters, into `grads`.
 struct ProductGradients {
@@ -176,7 +181,9 @@ ProductGradients maps_backward(const Parameters& q, const Maps& m, const Saved& 
   return {kept.map_rho * g, k};
 }
 
-Tensors backward_cpu(SIAMESE_HYPER_BACKWARD_ARGS) {
+}  // namespace
+
+Tensors hyper_step_backward_plain(SIAMESE_HYPER_BACKWARD_ARGS) {
   const HyperSizes s = hyper_sizes(h, kind);
   const int64_t n = s.n;
   const Tensor streams = h.to(s.exact).reshape({s.tokens, n, s.d});
@@ -228,17 +235,16 @@ Tensors backward_cpu(SIAMESE_HYPER_BACKWARD_ARGS) {
     result[kHyperGradWrite] = dot(rows(r, {s.d}), g).reshape(write->sizes());
   }
   if (given(gain).defined()) result[kHyperGradGain] = (g_in * read * kept.rho).sum(0).to(h.scalar_type());
-  result[kHyperGradMapGain] = g_map_gain;
-  for (size_t i = 0; i < map_grads.size(); ++i)
-    result.push_back(map_grads[i].to(h.scalar_type()).reshape(maps[i].sizes()));
-  return result;
+  if (given(map_gain).defined())
+    result[kHyperGradMapGain] = g_map_gain.defined() ? g_map_gain : at::zeros_like(*map_gain);
+  for (size_t i = 0; i < map_grads.size(); ++i)  // copies: the parts of a sum share memory, results must not
+    result.push_back(at::empty_like(maps[i]).copy_(map_grads[i].reshape(maps[i].sizes())));
+  return without_gaps(std::move(result), h);
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(siamese, CPU, m) {
-  m.impl("hyper_step", forward_cpu);
-  m.impl("hyper_step_backward", backward_cpu);
+TORCH_LIBRARY_IMPL(siamese, CompositeExplicitAutograd, m) {
+  m.impl("hyper_step", hyper_step_plain);
+  m.impl("hyper_step_backward", hyper_step_backward_plain);
 }
 
 }  // namespace siamese

@@ -89,6 +89,8 @@ at::Tensor dropout_autograd(const at::Tensor& x, double p, int64_t seed, int64_t
   return DropoutFunction::apply(x, p, seed, step, site, offset);
 }
 
+at::Tensor& truncated_normal_meta(at::Tensor& out, double, double, int64_t, int64_t, int64_t, int64_t) { return out; }
+at::Tensor& uniform_meta(at::Tensor& out, int64_t, int64_t, int64_t, int64_t) { return out; }
 at::Tensor dropout_meta(const at::Tensor& x, double, int64_t, int64_t, int64_t, int64_t) {
   return at::empty_like(x, x.options(), at::MemoryFormat::Contiguous);
 }
@@ -108,7 +110,11 @@ TORCH_LIBRARY_IMPL(siamese, CPU, m) {
   m.impl("dropout", dropout_cpu);
 }
 TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("dropout", dropout_autograd); }
-TORCH_LIBRARY_IMPL(siamese, Meta, m) { m.impl("dropout", dropout_meta); }
+TORCH_LIBRARY_IMPL(siamese, Meta, m) {
+  m.impl("truncated_normal_", truncated_normal_meta);
+  m.impl("uniform_", uniform_meta);
+  m.impl("dropout", dropout_meta);
+}
 
 void truncated_normal_(at::Tensor out, double std, double cutoff, const Draw& draw) {
   using Signature = at::Tensor&(at::Tensor&, double, double, int64_t, int64_t, int64_t, int64_t);

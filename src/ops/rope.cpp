@@ -6,13 +6,21 @@
 namespace siamese {
 namespace {
 
+void check(const at::Tensor& t, const at::Tensor& cos, const at::Tensor& sin) {
+  TORCH_CHECK(t.dim() == 4 && t.size(3) % 2 == 0, "[rope] t must be [B, T, heads, even dim] but is ", t.sizes());
+  TORCH_CHECK(cos.dim() == 2 && cos.size(0) == t.size(1) && cos.size(1) * 2 == t.size(3) && cos.sizes() == sin.sizes(),
+              "[rope] cos and sin must be [", t.size(1), ", ", t.size(3) / 2, "] but are ", cos.sizes(), " and ",
+              sin.sizes());
+}
+
+/// Everywhere but on the CPU, where a kernel does it.
+at::Tensor rotate_plain(const at::Tensor& t, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
+  check(t, cos, sin);
+  return rope_plain(t, cos, inverse ? -sin : sin);
+}
+
 at::Tensor rotate_cpu(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
-  TORCH_CHECK(input.dim() == 4 && input.size(3) % 2 == 0, "[rope] t must be [B, T, heads, even dim] but is ",
-              input.sizes());
-  TORCH_CHECK(
-      cos.dim() == 2 && cos.size(0) == input.size(1) && cos.size(1) * 2 == input.size(3) && cos.sizes() == sin.sizes(),
-      "[rope] cos and sin must be [", input.size(1), ", ", input.size(3) / 2, "] but are ", cos.sizes(), " and ",
-      sin.sizes());
+  check(input, cos, sin);
   const at::Tensor t = input.stride(3) == 1 ? input : input.contiguous(), c = cos.contiguous(), s = sin.contiguous();
   at::Tensor out = at::empty(t.sizes(), t.options());
   with_kernel_type(t.scalar_type(), "rope", [&](auto tag) {
@@ -64,6 +72,7 @@ at::Tensor rotate_autograd(const at::Tensor& t, const at::Tensor& cos, const at:
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(siamese, m) { m.def("rope(Tensor t, Tensor cos, Tensor sin, bool inverse=False) -> Tensor"); }
+TORCH_LIBRARY_IMPL(siamese, CompositeExplicitAutograd, m) { m.impl("rope", rotate_plain); }
 TORCH_LIBRARY_IMPL(siamese, CPU, m) { m.impl("rope", rotate_cpu); }
 TORCH_LIBRARY_IMPL(siamese, Meta, m) { m.impl("rope", rotate_meta); }
 TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("rope", rotate_autograd); }

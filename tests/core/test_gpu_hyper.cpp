@@ -50,6 +50,18 @@ TEST_P(GpuHyper, FusedEqualsPlain) {
   compare({.kind = kind, .n = n, .tokens = 2501, .d = 160, .whole_loss = false});
 }
 
+/// Sizes and types without kernels: the operator goes the plain way.
+TEST_P(GpuHyper, WithoutKernelsEqualsPlain) {
+  const auto [kind, n] = GetParam();
+  for (const auto& [tokens, d] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 12}, {33, 101}, {5, 2056}})
+    compare({.kind = kind, .n = n, .tokens = tokens, .d = d});
+  compare({.kind = kind, .n = n + 1, .tokens = 33, .d = 64});
+  compare({.kind = kind, .n = n, .tokens = 7, .d = 20, .gains = false});
+  compare({.kind = kind, .n = n, .tokens = 7, .d = 20, .shared = true, .end_norm = false});
+  HyperLeaves exact({.kind = kind, .n = n, .tokens = 33, .d = 64}), wide = exact.copy(gpu_, at::kDouble);
+  expect_same_runs(hyper_fused(wide), wide, hyper_plain(exact), exact, 1e-12, 1e-10);
+}
+
 TEST_P(GpuHyper, SameBitsTwice) {
   const auto [kind, n] = GetParam();
   for (const int64_t tokens : {700, 704, 705}) {

@@ -38,6 +38,28 @@ TEST(Swiglu, GradientsByFiniteDifferences) {
   expect_gradients([&] { return activate(p, Activation::swiglu).sin().sum(); }, {{"p", p}});
 }
 
+/// What the operators do on a GPU that has no kernel for the width or the type.
+TEST(Activation, PlainOperatorsAreTheFormulas) {
+  for (const Activation kind : {Activation::swiglu, Activation::gelu, Activation::gelu_tanh})
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16})
+      for (const int64_t width : {1, 7, 16}) {
+        const int64_t columns = kind == Activation::swiglu ? 2 * width : width, number = static_cast<int64_t>(kind);
+        const at::Tensor p = (3 * at::randn({columns, 5}, at::kDouble)).to(type).t();  // not dense
+        const at::Tensor q = p.to(at::kDouble).set_requires_grad(true), want = activate_plain(q, kind);
+        const at::Tensor g = at::randn({5, width}, at::kDouble).to(type);
+        torch::autograd::backward({want}, {g.to(at::kDouble)});
+        const auto [gp, again] = activation_backward_plain(g, p, number, /*want_output=*/true);
+        for (const at::Tensor& out : {activation_forward_plain(p, number), again}) {
+          EXPECT_LE(worst(out.to(at::kDouble), want), tolerance(type)) << width;
+          EXPECT_TRUE(out.is_contiguous() && out.scalar_type() == type);
+        }
+        EXPECT_LE(worst(gp.to(at::kDouble), q.grad()), tolerance(type)) << width;
+        EXPECT_TRUE(gp.is_contiguous() && gp.scalar_type() == type);
+        EXPECT_EQ(std::get<1>(activation_backward_plain(g, p, number, false)).numel(), 0);
+        EXPECT_THROW(activation_forward_plain(p, 3), c10::Error);
+      }
+}
+
 TEST(Swiglu, ExtremeGatesStayFinite) {
   const at::Tensor p = at::tensor({1.0f, 1.0f, 1.0f, -200.0f, 200.0f, 0.0f}).view({1, 6});
   const at::Tensor out = activate(p, Activation::swiglu);

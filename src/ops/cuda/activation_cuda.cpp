@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "kernels/cuda/activation.h"
+#include "ops/activation.h"
 #include "ops/cuda/tensors.h"
 
 namespace siamese {
@@ -19,12 +20,7 @@ struct Sizes {
   bool bf16;
 
   Sizes(const Tensor& p, int64_t kind) {
-    TORCH_CHECK(p.scalar_type() == at::kBFloat16 || p.scalar_type() == at::kFloat,
-                "[activation] the GPU has fp32 and bf16 but p is ", p.scalar_type());
-    const bool halves = kind == 0;
-    TORCH_CHECK(p.dim() >= 1 && p.size(-1) % (halves ? 16 : 8) == 0,
-                "[activation] on the GPU the width must be a multiple of 8 but p is ", p.sizes());
-    width = halves ? p.size(-1) / 2 : p.size(-1);
+    width = kind == static_cast<int64_t>(Activation::swiglu) ? p.size(-1) / 2 : p.size(-1);
     rows = p.size(-1) == 0 ? 0 : p.numel() / p.size(-1);
     bf16 = p.scalar_type() == at::kBFloat16;
   }
@@ -37,6 +33,7 @@ Tensor make_output(const Tensor& p, int64_t width) {
 }
 
 Tensor forward_cuda(const Tensor& input, int64_t kind) {
+  if (!activation_has_kernel(input, kind)) return activation_forward_plain(input, kind);
   const Sizes s(input, kind);
   const c10::cuda::CUDAGuard guard(input.device());
   const Tensor p = aligned(input);
@@ -48,6 +45,7 @@ Tensor forward_cuda(const Tensor& input, int64_t kind) {
 }
 
 std::tuple<Tensor, Tensor> backward_cuda(const Tensor& gradient, const Tensor& input, int64_t kind, bool want_output) {
+  if (!activation_has_kernel(input, kind)) return activation_backward_plain(gradient, input, kind, want_output);
   const Sizes s(input, kind);
   const c10::cuda::CUDAGuard guard(input.device());
   const Tensor p = aligned(input), g = aligned(gradient);

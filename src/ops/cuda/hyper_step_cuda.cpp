@@ -17,7 +17,7 @@ HyperRead read_of(HyperKind kind) {
 
 HyperOutputs forward_gpu(SIAMESE_HYPER_ARGS) {
   const HyperSizes s = check_hyper_step(SIAMESE_HYPER_NAMES);
-  check_hyper_cuda(s, h.scalar_type());
+  if (!hyper_step_has_kernels(h)) return hyper_step_plain(SIAMESE_HYPER_NAMES);
   const c10::cuda::CUDAGuard guard(h.device());
   HyperOutputs out = allocate_hyper_step(h, s);
   if (s.kind == HyperKind::mhc) {
@@ -53,9 +53,9 @@ HyperOutputs forward_gpu(SIAMESE_HYPER_ARGS) {
 
 std::vector<Tensor> backward_gpu(SIAMESE_HYPER_BACKWARD_ARGS) {
   const HyperSizes s = hyper_sizes(h, kind);
-  check_hyper_cuda(s, h.scalar_type());
+  if (!hyper_step_has_kernels(h)) return hyper_step_backward_plain(SIAMESE_HYPER_BACKWARD_NAMES);
   const c10::cuda::CUDAGuard guard(h.device());
-  if (s.kind == HyperKind::mhc) return mhc_backward_gpu(s, SIAMESE_HYPER_BACKWARD_NAMES);
+  if (s.kind == HyperKind::mhc) return without_gaps(mhc_backward_gpu(s, SIAMESE_HYPER_BACKWARD_NAMES), h);
   const Tensor streams = aligned(h), g_mixed = aligned(g_h), g_in = aligned(g_z), g_b_out = aligned(g_write),
                b = aligned(write), update = aligned(r), g = aligned(gain), map_g = aligned(map_gain),
                kept = aligned(saved);
@@ -95,7 +95,7 @@ std::vector<Tensor> backward_gpu(SIAMESE_HYPER_BACKWARD_ARGS) {
   const auto stream = c10::cuda::getCurrentCUDAStream();
   C10_CUDA_CHECK(kernels::hyper_backward_cuda(call, parts, stream));
   C10_CUDA_CHECK(kernels::hyper_sums_cuda(call, parts, sums, stream));
-  return results;
+  return without_gaps(std::move(results), h);
 }
 
 }  // namespace

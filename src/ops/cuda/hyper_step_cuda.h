@@ -37,13 +37,6 @@ inline int saved_rho(const HyperSizes& s) {
   return s.kind == HyperKind::mhc ? static_cast<int>(hyper_columns(s.kind, s.n) + 1) : 0;
 }
 
-inline void check_hyper_cuda(const HyperSizes& s, at::ScalarType type) {
-  TORCH_CHECK((type == at::kBFloat16 || type == at::kFloat) && (s.n == 2 || s.n == 4) && s.d % 8 == 0 && s.d >= 8 &&
-                  s.d <= 2048,
-              "[hyper_step] the GPU has 2 or 4 streams of bf16 or fp32, 8 to 2048 columns in steps of 8, but got ", s.n,
-              " of ", type, " with ", s.d);
-}
-
 /// mhc_step_cuda.cpp
 void mhc_forward_gpu(const HyperSizes& sizes, const HyperOutputs& out, SIAMESE_HYPER_ARGS);
 std::vector<at::Tensor> mhc_backward_gpu(const HyperSizes& sizes, SIAMESE_HYPER_BACKWARD_ARGS);
