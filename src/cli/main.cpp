@@ -25,12 +25,6 @@ int report(const std::string& message, int status = 1) {
   return status;
 }
 
-/// LibTorch wraps a failed allocation in the source line that noticed it.
-std::string without_enforce(const std::string& message) {
-  const size_t at = message.find("DefaultCPUAllocator: ");
-  return at == std::string::npos ? message : "out of memory: " + message.substr(message.find(": ", at) + 2);
-}
-
 /// CLI11 says "A subcommand is required" also where one was given that does not exist.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e, const char* first) {
   if (!app.get_subcommands().empty() || first == nullptr || *first == '-') return first_line(e.what());
@@ -88,7 +82,7 @@ int main(int argc, char** argv) {
   } catch (const Error& e) {
     return report(e.what());
   } catch (const c10::Error& e) {
-    return report(without_enforce(first_line(e.what_without_backtrace())));
+    return report(torch_message(e.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
     return report("out of memory");
   } catch (const std::exception& e) {

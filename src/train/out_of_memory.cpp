@@ -10,13 +10,7 @@
 namespace siamese {
 namespace {
 
-/// LibTorch's messages are followed by a backtrace, and a failed allocation on the host is wrapped in the source line
-/// that noticed it.
-std::string one_line(const std::string& message) {
-  const std::string line = message.substr(0, message.find('\n'));
-  const size_t at = line.find("DefaultCPUAllocator: ");
-  return at == std::string::npos ? line : "out of memory: " + line.substr(line.find(": ", at) + 2);
-}
+constexpr const char* kOnHost = "DefaultCPUAllocator: ";  // says so
 
 [[noreturn]] void throw_advice(const std::string& what, Recipe recipe, at::Device device) {
   if (recipe.model.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;  // the run is gone, and the data's
@@ -26,15 +20,21 @@ std::string one_line(const std::string& message) {
 
 }  // namespace
 
+std::string torch_message(const std::string& what) {
+  const std::string line = what.substr(0, what.find('\n'));
+  const size_t at = line.find(kOnHost);
+  return at == std::string::npos ? line : "out of memory: " + line.substr(line.find(": ", at) + 2);
+}
+
 void rethrow_with_advice(const Recipe& recipe, at::Device device) {
   try {
     throw;
   } catch (const c10::OutOfMemoryError& e) {
-    throw_advice(one_line(e.what_without_backtrace()), recipe, device);
+    throw_advice(torch_message(e.what_without_backtrace()), recipe, device);
   } catch (const c10::Error& e) {
     const std::string what = e.what_without_backtrace();
-    if (what.find("DefaultCPUAllocator: ") == std::string::npos) throw;
-    throw_advice(one_line(what), recipe, device);
+    if (what.find(kOnHost) == std::string::npos) throw;
+    throw_advice(torch_message(what), recipe, device);
   } catch (const std::bad_alloc&) {
     throw_advice("out of memory", recipe, device);
   }

@@ -22,6 +22,10 @@ class OutOfMemory : public Error {
   std::string advice_;
 };
 
+/// A message of LibTorch's in one line: without its backtrace, nor the source line in which it wraps a failed
+/// allocation on the host.
+std::string torch_message(const std::string& what);
+
 /// In a handler: throws OutOfMemory if what is being handled says that memory ran out, in whichever of LibTorch's ways;
 /// throws it again if it says something else.
 [[noreturn]] void rethrow_with_advice(const Recipe& recipe, at::Device device);
