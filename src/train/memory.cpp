@@ -1,5 +1,7 @@
 #include "train/memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -115,6 +117,12 @@ int64_t half_or_less(int64_t batch, int64_t micro) {
   return half;
 }
 
+/// Bytes of memory that the device has; 0 where there is no such device here.
+double memory_of(at::Device device) {
+  if (device.is_cpu()) return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return gpu_tools() != nullptr ? static_cast<double>(gpu_tools()->total_bytes()) : 0;
+}
+
 std::string lower(const MemoryPlan& now, const MemoryPlan& then) {
   return human_bytes(std::max(0.0, now.total() - then.total()));
 }
@@ -170,6 +178,9 @@ std::string memory_lines(const Recipe& recipe, int64_t parameters, at::Device de
                   human_bytes(p.parameters), human_bytes(p.gradients), human_bytes(p.optimizer),
                   p.average > 0 ? ", averaged weights " + human_bytes(p.average) : "", human_bytes(p.activations()),
                   human_bytes(p.total()));
+  if (const double has = memory_of(device); has > 0 && p.total() > has)
+    text += fmt::format("        that is more than the {} of this {}\n", human_bytes(has),
+                        device.is_cpu() ? "machine" : "GPU");
   const MemoryPlan all = plan_memory(recipe, parameters, Recompute::none, device);
   text += fmt::format("        recompute {}; against none", recompute_name(policy));
   const char* separator = " ";
@@ -206,6 +217,8 @@ std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device d
   const Recompute policy = recompute_of(recipe, device);
   const MemoryPlan p = plan_memory(recipe, parameters, policy, device);
   std::string text = "what uses memory:\n" + memory_table(p);
+  if (const double has = memory_of(device); has > 0)
+    text += fmt::format("  {:<22}{:>10}\n", device.is_cpu() ? "this machine has" : "this GPU has", human_bytes(has));
   const auto advise = [&](std::string_view key, const std::string& now, const std::string& to, const Recipe& changed,
                           Recompute then) {
     const MemoryPlan other = plan_memory(changed, parameters, then, device);

@@ -31,7 +31,8 @@ struct MemoryPlan {
 /// `parameters`: how many the model has. The recipe's vocabulary must be settled.
 MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute policy, at::Device device);
 
-/// Two lines for the start of a run: the plan, and what each policy of train.recompute saves.
+/// Lines for the start of a run: the plan, whether it is more than the device here has, and what each policy of
+/// train.recompute saves.
 std::string memory_lines(const Recipe& recipe, int64_t parameters, at::Device device);
 
 /// A line a part that there is, and one for all.
@@ -40,7 +41,7 @@ std::string memory_table(const MemoryPlan& plan);
 /// The most memory of the GPU that was taken so far; empty on a CPU.
 std::string measured_memory(at::Device device);
 
-/// A table of what uses memory, and what to change in the recipe with what that saves.
+/// A table of what uses memory and of how much there is, and what to change in the recipe with what that saves.
 std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device device);
 
 }  // namespace siamese

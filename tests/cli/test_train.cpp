@@ -186,6 +186,7 @@ TEST_F(Train, TooLittleMemoryIsAMessage) {
     EXPECT_EQ(said[1], "what uses memory:") << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "  parameters             25")) << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "what to change:")) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, "  this machine has ")) << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "  the model")) << outcome.err;  // nothing else would do
   }
 }

@@ -100,6 +100,7 @@ inline const std::vector<EmbeddingCase>& embedding_cases() {
       {"bytes", 4096, 40, 256, 256},
       {"many_words", 1000, 264, 5000, 5000},
       {"odd_width", 333, 37, 64, 20},
+      {"wide", 70, 16384, 30, 12},
   };
   return cases;
 }

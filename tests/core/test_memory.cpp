@@ -83,6 +83,13 @@ TEST(Memory, StartUpLines) {
       << gpu;
   const std::string cpu = memory_lines(recipe, count_of(recipe), at::kCPU);
   EXPECT_NE(cpu.find("recompute none; against none block saves "), std::string::npos) << cpu;
+  // Said where it is too much for the machine.
+  const Recipe huge = lm_400m("siamese", {"model.d_model=65536", "model.n_layers=1000"});
+  const std::string lines = memory_lines(huge, count_of(huge), at::kCPU);
+  EXPECT_NE(lines.find("\n        that is more than the "), std::string::npos) << lines;
+  const Recipe tiny = lm_400m("siamese", {"model.d_model=64", "model.n_layers=1", "model.n_heads=1",
+                                          "train.batch_size=1", "train.micro_batch_size=1"});
+  EXPECT_EQ(memory_lines(tiny, count_of(tiny), at::kCPU).find("more than"), std::string::npos);
 }
 
 TEST(Memory, AdviceNamesWhatUsesItAndWhatToChange) {

@@ -108,6 +108,11 @@ class CudaTools final : public GpuTools {
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
     return properties.name;
   }
+  int64_t total_bytes() override {
+    cudaDeviceProp properties{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
+    return static_cast<int64_t>(properties.totalGlobalMem);
+  }
   int64_t peak_bytes() override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
     return stats.allocated_bytes[0].peak;  // 0: all pools together
