@@ -197,7 +197,7 @@ class Bench {
   const int64_t rounds_;
   std::string name_;
   bool begun_ = false;
-  Recipe failing_;  // the row at work
+  Recipe failing_;  // of the last row that began: whose memory ran out
 };
 
 }  // namespace
