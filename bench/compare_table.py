@@ -41,9 +41,15 @@ def cells(row, lines):
 HEADER = ["scheme", "deterministic", "peer ms", "mode", "here ms", "peer / here", "over own pre", "peer GiB", "here GiB", "memory", ""]
 
 
+def columns(table, left):
+    """As text; the columns in `left` begin at the left."""
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    put = lambda i, cell: cell.ljust(widths[i]) if i in left else cell.rjust(widths[i])
+    return "\n".join("  ".join(put(i, cell) for i, cell in enumerate(row)).rstrip() for row in table)
+
+
 def render(lines, workload):
     table = [HEADER] + [cells(row, lines) for row in product_rows(lines, workload)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
-    text = "\n".join("  ".join(cell.ljust(w) if i in (0, 3) else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))).rstrip() for row in table)
+    text = columns(table, (0, 3))
     failed = [f"{r['scheme']} {r.get('mode', '')}: {r['error']}" for r in lines if "error" in r and r["workload"] == workload]
     return text + "".join("\nthe peer failed: " + f for f in failed)

@@ -2,6 +2,8 @@
 import math
 import statistics
 
+from compare_table import columns
+
 MEASURES = ("validation_loss", "mean_of_last_20")
 
 
@@ -21,11 +23,6 @@ def mean_and_error(values):
     return f"{percent(statistics.mean(values))} ± {100 * statistics.stdev(values) / math.sqrt(len(values)):.2f}"
 
 
-def columns(table):
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in table)
-
-
 def render(lines):
     runs = [["scheme", "seed", "kind", "validation", "over plain", "last 20", "over plain", "losses"]]
     for r in sorted(lines, key=lambda r: (r["scheme"], r["seed"])):
@@ -39,9 +36,9 @@ def render(lines):
         over = [list(differences(lines, scheme, kind, measure).values()) for measure in MEASURES]
         if over[0]:
             means.append([scheme, kind, str(len(over[0])), *map(mean_and_error, over)])
-    text = columns(runs)
+    text = columns(runs, range(len(runs[0])))
     if len(means) > 1:
-        text += "\n\n" + columns(means)
+        text += "\n\n" + columns(means, range(len(means[0])))
     for r in lines:
         for other in lines:
             if r["kind"] == "twice-1" and other["kind"] == "twice-2" and (r["scheme"], r["seed"]) == (other["scheme"], other["seed"]):

@@ -52,10 +52,7 @@ Recipe recipe_of(const std::string& name, const std::string& scheme, const std::
     if (name == w.name) all = w.set;
   all.insert(all.end(), set.begin(), set.end());
   all.push_back("model.scheme=" + scheme);
-  Recipe recipe = load_recipe(name, all);
-  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
-  if (recipe.model.classes == 0) recipe.model.classes = 10;
-  return recipe;
+  return without_data(load_recipe(name, all));
 }
 
 class Bench {

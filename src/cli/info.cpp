@@ -10,6 +10,7 @@
 #include "train/execution.h"
 #include "train/lm_task.h"
 #include "train/memory.h"
+#include "train/models.h"
 #include "util/error.h"
 #include "util/files.h"
 #include "util/text.h"
@@ -26,10 +27,9 @@ std::string model_line(const ModelConfig& m) {
                      m.classes);
 }
 
-void print_recipe(Recipe recipe) {
+void print_recipe(const Recipe& given) {
+  const Recipe recipe = without_data(given);
   const ModelConfig& m = recipe.model;
-  if (m.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;
-  if (m.classes == 0) recipe.model.classes = 10;
   auto print = [&](const Params& params) {
     fmt::print("scheme  {}\nmodel   {}\n{}{}", m.scheme, model_line(m), mixture_line(m), parameter_table(params, m));
     for (const at::Device device : {at::Device(at::kCUDA), at::Device(at::kCPU)}) {

@@ -62,10 +62,14 @@ void load_weights(const SafetensorsFile& file, const Params& params) {
   load_tensors(file, into, "", spare);
 }
 
+Recipe without_data(Recipe recipe) {
+  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = 256;
+  if (recipe.model.classes == 0) recipe.model.classes = 10;
+  return recipe;
+}
+
 int64_t count_parameters(const Recipe& recipe) {
-  Recipe settled = recipe;
-  if (settled.model.vocab_size == 0) settled.model.vocab_size = kByteVocabulary;
-  if (settled.model.classes == 0) settled.model.classes = 10;
+  const Recipe settled = without_data(recipe);
   if (recipe.model.family == "deit") return make_deit(settled, at::kMeta)->params().count();
   if (recipe.model.family == "dit") return make_dit(settled, at::kMeta)->params().count();
   return make_lm(settled, at::kMeta)->params().count();

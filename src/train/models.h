@@ -11,17 +11,16 @@
 
 namespace siamese {
 
-/// Where a recipe has no vocabulary: the data is bytes, token files would have to say.
-constexpr int64_t kByteVocabulary = 256;
-
 /// Of a recipe whose vocabulary or number of classes is settled. Parameters are not filled.
 std::unique_ptr<LanguageModel> make_lm(const Recipe& recipe, at::Device device);
 std::unique_ptr<DeiT> make_deit(const Recipe& recipe, at::Device device);
 std::unique_ptr<DiT> make_dit(const Recipe& recipe, at::Device device);
 
-/// Parameters of the model, whatever its family, without taking memory. Where the recipe leaves vocabulary or classes
-/// to the data, bytes and ten classes are assumed.
+/// Parameters of the model, whatever its family, without taking memory; of without_data(recipe).
 int64_t count_parameters(const Recipe& recipe);
+/// The recipe with sizes in place of those that only its data knows: a vocabulary of bytes (token files would have to
+/// say), ten classes.
+Recipe without_data(Recipe recipe);
 
 /// Those of them that a token meets: all but the experts it is not sent to. Embeddings and head count.
 int64_t active_parameters(const Params& params, const ModelConfig& config);

@@ -12,9 +12,8 @@ namespace {
 
 constexpr const char* kOnHost = "DefaultCPUAllocator: ";  // says so
 
-[[noreturn]] void throw_advice(const std::string& what, Recipe recipe, at::Device device) {
-  if (recipe.model.vocab_size == 0) recipe.model.vocab_size = kByteVocabulary;  // the run is gone, and the data's
-  if (recipe.model.classes == 0) recipe.model.classes = 10;
+[[noreturn]] void throw_advice(const std::string& what, const Recipe& given, at::Device device) {
+  const Recipe recipe = without_data(given);  // the run is gone, and what it knew of its data
   throw OutOfMemory(what, memory_advice(recipe, count_parameters(recipe), device));
 }
 

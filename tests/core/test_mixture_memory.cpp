@@ -10,9 +10,7 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 const at::Device kGpu(at::kCUDA);  // only its name: nothing is allocated
 
 Recipe moe(const std::string& name, const std::vector<std::string>& set = {}) {
-  Recipe r = load_recipe(SIAMESE_SOURCE_DIR "/recipes/" + name + ".yaml", set);
-  if (r.model.vocab_size == 0) r.model.vocab_size = kByteVocabulary;
-  return r;
+  return without_data(load_recipe(SIAMESE_SOURCE_DIR "/recipes/" + name + ".yaml", set));
 }
 
 MemoryPlan plan(const Recipe& r, Recompute policy, at::Device device = at::kCPU) {

@@ -38,19 +38,18 @@ class Exponentials {
   template <class Has, class Use>
   __device__ __forceinline__ void each(const uint4 (&raw)[kAheadVectors], const Has& has, const Use& use) const {
     if (near_)
-      each(raw, has, use, [this](float x) { return exp2_fast(fmaf(x, kLog2e, -shift_)); });
+      each(raw, has, use, [this](float x) { return near_of(x); });
     else
       each(raw, has, use, [this](float x) { return exp_from(x, m_); });
   }
-  __device__ __forceinline__ float of(float x) const {
-    return near_ ? exp2_fast(fmaf(x, kLog2e, -shift_)) : exp_from(x, m_);
-  }
+  __device__ __forceinline__ float of(float x) const { return near_ ? near_of(x) : exp_from(x, m_); }
   /// Times this they are exp(x - m): 2^d = 1 + d·ln(2) + …, d what the rounding took, up to 2^-12.
   __device__ __forceinline__ float factor() const {
     return near_ ? 1.f - 0.693147181f * fmaf(m_, kLog2e, -shift_) : 1.f;
   }
 
  private:
+  __device__ __forceinline__ float near_of(float x) const { return exp2_fast(fmaf(x, kLog2e, -shift_)); }
   template <class Has, class Use, class Of>
   static __device__ __forceinline__ void each(const uint4 (&raw)[kAheadVectors], const Has& has, const Use& use,
                                               const Of& of) {

@@ -103,16 +103,13 @@ class CudaTools final : public GpuTools {
     return kernels::attention_gain_parts(attention(batch, length, heads, kv_heads)) > 0 &&
            projection_pays(batch * length, heads, kv_heads, k);
   }
-  std::string device_name() override {
-    cudaDeviceProp properties{};
-    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
-    return properties.name;
+  static cudaDeviceProp properties() {
+    cudaDeviceProp p{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&p, c10::cuda::current_device()));
+    return p;
   }
-  int64_t total_bytes() override {
-    cudaDeviceProp properties{};
-    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
-    return static_cast<int64_t>(properties.totalGlobalMem);
-  }
+  std::string device_name() override { return properties().name; }
+  int64_t total_bytes() override { return static_cast<int64_t>(properties().totalGlobalMem); }
   int64_t peak_bytes() override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
     return stats.allocated_bytes[0].peak;  // 0: all pools together
