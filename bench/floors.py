@@ -93,7 +93,8 @@ def others(w):
 def head_norms(w):
     """Norms of q, k and v. As passes of their own: the projection, which is kept for the backward pass, read and what
     attention reads written; then gradient and projection read, the projection's gradient written. Inside the projection
-    and attention, where every head has its own keys: q and k as they were written, and read for the backward pass."""
+    and attention, where every head has its own keys: q and k as they were written, and read for the backward pass (with
+    SIAMESE_LEAN_NORMS=1 nothing: `all siamese` is the floor then)."""
     inside = w["kv_heads"] == w["heads"]
     rows = 2 * 2 if inside else 5 * (1 + 2 * w["kv_heads"] / w["heads"])
     return copies(w, rows * w["blocks"] * w["tokens"] * 2 * w["d"])

@@ -1,5 +1,5 @@
-// Norms of q, k and v in `siamese bench --ops`: inside the projection and attention's backward pass, and as passes of
-// their own between them, both with the product and attention they go with.
+// Norms of q, k and v in `siamese bench --ops`: as passes of their own between the projection and attention, inside
+// both, and inside without a second copy of q and k, each with the product and attention they go with.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -23,8 +23,15 @@ struct Shape {
   int64_t batch, length, heads, k;
 };
 
-void bench_norms(OpTimer& timer, const Shape& s, bool inside) {
-  const std::string op = fmt::format("qkv_norms {}", inside ? "inside" : "apart");
+/// Tensors of q's size that are moved: forward beside the projection's input and weight, and back.
+struct Way {
+  const char* name;
+  bool inside, lean;
+  int64_t forward, backward;
+};
+
+void bench_norms(OpTimer& timer, const Shape& s, const Way& way) {
+  const std::string op = fmt::format("qkv_norms {}", way.name);
   if (!timer.wants(op) || !own_attention_fits(kDim, timer.device) ||
       !gpu_tools()->attention_norms_fit(s.batch, s.length, s.heads, s.heads, s.k))
     return;
@@ -40,8 +47,8 @@ void bench_norms(OpTimer& timer, const Shape& s, bool inside) {
   Tensor projected, packed;
   const auto forward = [&](int set) {
     const Tensor& rows = x[static_cast<size_t>(set)];
-    if (inside) {
-      n = gemm_qkv_norm(rows, w, {gain, gain, gain}, core.cos, core.sin, 1e-5, s.heads, s.heads, s.length);
+    if (way.inside) {
+      n = gemm_qkv_norm(rows, w, {gain, gain, gain}, core.cos, core.sin, 1e-5, s.heads, s.heads, s.length, way.lean);
       packed = by_heads(n.out);
     } else {
       projected = by_heads(gemm(rows, w, false, true));
@@ -49,15 +56,16 @@ void bench_norms(OpTimer& timer, const Shape& s, bool inside) {
       qkv_rope_out(packed, projected, core);
     }
   };
-  const int64_t heads = 3 * bytes_of_rows({g[0]}), ends = bytes_of_rows({x[0], w});
+  const int64_t of_q = bytes_of_rows({g[0]}), ends = bytes_of_rows({x[0], w});
   const std::string size = fmt::format("{} x {}, {} heads", s.batch, s.length, s.heads);
-  timer.row(op, size, "product", ends + (inside ? 5 * heads / 3 : 3 * heads), forward);
+  timer.row(op, size, "product", ends + way.forward * of_q, forward);
   forward(0);
   const auto [out, sums] = own_attention(packed, s.heads, s.heads);
-  timer.row(op, size, "attention back", (inside ? 10 : 17) * heads / 3, [&](int set) {
+  timer.row(op, size, "attention back", way.backward * of_q, [&](int set) {
     const Tensor& up = g[static_cast<size_t>(set)];
-    if (inside) {
-      attention_norms_backward(up, packed, out, sums, false, {core.cos, core.sin, {gain, gain, gain}, n.raw, n.rho});
+    if (way.inside) {
+      attention_norms_backward(up, packed, out, sums, false,
+                               {core.cos, core.sin, {gain, gain, gain}, n.raw, n.rho, way.lean});
     } else {
       const Heads h =
           heads_of(own_attention_backward(up, packed, out, sums, false, {}, {}, s.heads, s.heads), s.heads, s.heads);
@@ -69,7 +77,8 @@ void bench_norms(OpTimer& timer, const Shape& s, bool inside) {
 }  // namespace
 
 void bench_attention_norms(OpTimer& timer) {
-  for (const bool inside : {false, true}) bench_norms(timer, {16, 2048, 16, 1024}, inside);
+  for (const Way& way : {Way{"apart", false, false, 9, 17}, {"inside", true, false, 5, 10}, {"lean", true, true, 3, 8}})
+    bench_norms(timer, {16, 2048, 16, 1024}, way);
 }
 
 }  // namespace siamese::cli

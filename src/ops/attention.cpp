@@ -43,7 +43,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                                                     maker,
                                                     qkv_flags(core),
                                                     static_cast<int64_t>(affine.size()),
-                                                    own_backward};
+                                                    own_backward,
+                                                    core.kept.lean};
     ctx->saved_data["eps"] = qkv_eps(core);
     return a.out.reshape({qkv.size(0), qkv.size(1), core.heads * core.head_dim});
   }
@@ -67,7 +68,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     if (s[16].defined()) {
       const auto [g_projection, g_gains] = attention_norms_backward(
           g.contiguous(), packed, a.out, a.log_sums, sizes[4] != kOwn,
-          {core.cos, core.sin, {core.norm[0].gain, core.norm[1].gain, core.norm[2].gain}, s[15], s[16]});
+          {core.cos, core.sin, {core.norm[0].gain, core.norm[1].gain, core.norm[2].gain}, s[15], s[16], sizes[8] != 0});
       return {g_projection.flatten(2), Tensor(), Tensor(), Tensor(), g_gains[0], g_gains[1], g_gains[2]};
     }
     const bool normed = s[1].defined();

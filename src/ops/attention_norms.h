@@ -16,6 +16,7 @@ struct AttentionNorms {
   at::Tensor cos, sin;  // [T, dim/2]
   at::Tensor gain[3];   // of q, k, v, [dim]
   at::Tensor raw, rho;  // of gemm_qkv_norm
+  bool lean = false;    // as gemm_qkv_norm was told: raw is not read where out tells it, and cos² + sin² = 1
 };
 
 /// g, out [B, T, heads, dim]; qkv [B, T, 3 heads, dim] as attention saw it; log_sums as in ops/own_attention.h. Returns
@@ -28,7 +29,7 @@ std::tuple<at::Tensor, at::Tensor> attention_norms_backward(const at::Tensor& g,
 std::tuple<at::Tensor, at::Tensor> norms_backward_plain(const at::Tensor& g_y, const at::Tensor& qkv,
                                                         const at::Tensor& cos, const at::Tensor& sin,
                                                         at::TensorList gains, const at::Tensor& raw,
-                                                        const at::Tensor& rho);
+                                                        const at::Tensor& rho, bool lean);
 /// Throws unless they fit together.
 void attention_norms_check(const at::Tensor& qkv, at::TensorList gains, const at::Tensor& raw, const at::Tensor& rho);
 
@@ -43,5 +44,9 @@ bool norms_inside();
 /// Whether it does for B x T tokens with a projection from k columns, if all of q, k and v are normed.
 bool norms_inside_serve(int64_t batch, int64_t length, const AttentionShape& shape, int64_t k, at::Device device);
 void set_norms_inside(bool yes);
+/// Whether it is lean then: where the gains of q and k are alike, their projection goes to attention alone, and is
+/// neither written nor fetched as it was (its place stays). If SIAMESE_LEAN_NORMS is 1: it has not run on a GPU yet.
+bool lean_norms();
+void set_lean_norms(bool yes);
 
 }  // namespace siamese

@@ -1,5 +1,6 @@
 #include "ops/gemm_qkv_norm.h"
 
+#include "kernels/head_gain.h"
 #include "ops/gemm_qkv_rope.h"
 #include "ops/product_backward.h"
 #include "ops/qkv_rope.h"
@@ -29,12 +30,12 @@ AttentionCore core_of(const variable_list& gains, const Tensor& cos, const Tenso
 }
 
 Results plain(const Tensor& x, const Tensor& weight, at::TensorList gains, const Tensor& cos, const Tensor& sin,
-              double eps, int64_t heads, int64_t kv_heads, int64_t length) {
+              double eps, int64_t heads, int64_t kv_heads, int64_t length, bool) {
   const QkvNormed n = gemm_qkv_norm_apart(x, weight, gains, cos, sin, eps, heads, kv_heads, length);
   return {n.out, n.raw, n.rho};
 }
 Results meta(const Tensor& x, const Tensor& weight, at::TensorList, const Tensor& cos, const Tensor&, double,
-             int64_t heads, int64_t kv_heads, int64_t) {
+             int64_t heads, int64_t kv_heads, int64_t, bool) {
   const auto m = x.sym_size(0), dim = 2 * cos.sym_size(1);
   return {at::empty_symint({m, weight.sym_size(0)}, x.options()),
           at::empty_symint({m, (heads + kv_heads) * dim}, x.options()),
@@ -42,10 +43,10 @@ Results meta(const Tensor& x, const Tensor& weight, at::TensorList, const Tensor
                            x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat))};
 }
 Results call(const Tensor& x, const Tensor& weight, at::TensorList gains, const Tensor& cos, const Tensor& sin,
-             double eps, int64_t heads, int64_t kv_heads, int64_t length) {
+             double eps, int64_t heads, int64_t kv_heads, int64_t length, bool lean) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("siamese::gemm_qkv_norm", "").typed<decltype(call)>();
-  return op.call(x, weight, gains, cos, sin, eps, heads, kv_heads, length);
+  return op.call(x, weight, gains, cos, sin, eps, heads, kv_heads, length, lean);
 }
 
 /// The product is computed again: its part of v is not kept.
@@ -53,12 +54,12 @@ class GemmQkvNorm : public torch::autograd::Function<GemmQkvNorm> {
  public:
   static variable_list forward(torch::autograd::AutogradContext* ctx, const Tensor& x, const Tensor& weight,
                                at::TensorList gains, const Tensor& cos, const Tensor& sin, double eps, int64_t heads,
-                               int64_t kv_heads, int64_t length) {
+                               int64_t kv_heads, int64_t length, bool lean) {
     at::AutoDispatchBelowADInplaceOrView guard;
     ctx->save_for_backward({x, weight, gains[0], gains[1], gains[2], cos, sin});
     ctx->saved_data["sizes"] = std::vector<int64_t>{heads, kv_heads, length};
     ctx->saved_data["eps"] = eps;
-    const auto [out, raw, rho] = call(x, weight, gains, cos, sin, eps, heads, kv_heads, length);
+    const auto [out, raw, rho] = call(x, weight, gains, cos, sin, eps, heads, kv_heads, length, lean);
     ctx->mark_non_differentiable({raw, rho});
     return {out, raw, rho};
   }
@@ -73,16 +74,16 @@ class GemmQkvNorm : public torch::autograd::Function<GemmQkvNorm> {
     const Tensor g = by_heads(grads[0]), p = by_heads(gemm(s[0], s[1], false, true));
     const std::vector<Tensor> all =
         qkv_rope_backward(g.narrow(2, 0, n[0]), g.narrow(2, n[0], n[1]), g.narrow(2, n[0] + n[1], n[1]), p, core);
-    variable_list result = product_backward(*ctx, all[0].view(grads[0].sizes()), s[0], s[1], 11);
+    variable_list result = product_backward(*ctx, all[0].view(grads[0].sizes()), s[0], s[1], 12);
     for (size_t i = 0; i < 3; ++i) result[2 + i] = all[1 + i];
     return result;
   }
 };
 
 Results autograd(const Tensor& x, const Tensor& weight, at::TensorList gains, const Tensor& cos, const Tensor& sin,
-                 double eps, int64_t heads, int64_t kv_heads, int64_t length) {
+                 double eps, int64_t heads, int64_t kv_heads, int64_t length, bool lean) {
   check(x, weight, gains, cos, sin, heads, kv_heads, length);
-  const variable_list out = GemmQkvNorm::apply(x, weight, gains, cos, sin, eps, heads, kv_heads, length);
+  const variable_list out = GemmQkvNorm::apply(x, weight, gains, cos, sin, eps, heads, kv_heads, length, lean);
   return {out[0], out[1], out[2]};
 }
 
@@ -91,7 +92,7 @@ Results autograd(const Tensor& x, const Tensor& weight, at::TensorList gains, co
 TORCH_LIBRARY_FRAGMENT(siamese, m) {
   m.def(
       "gemm_qkv_norm(Tensor x, Tensor weight, Tensor[] gains, Tensor cos, Tensor sin, float eps, int heads, int "
-      "kv_heads, int length) -> (Tensor out, Tensor raw, Tensor rho)");
+      "kv_heads, int length, bool lean=False) -> (Tensor out, Tensor raw, Tensor rho)");
 }
 TORCH_LIBRARY_IMPL(siamese, CPU, m) { m.impl("gemm_qkv_norm", plain); }
 TORCH_LIBRARY_IMPL(siamese, Meta, m) { m.impl("gemm_qkv_norm", meta); }
@@ -99,12 +100,18 @@ TORCH_LIBRARY_IMPL(siamese, Autograd, m) { m.impl("gemm_qkv_norm", autograd); }
 
 Tensor head_gain(const Tensor& gain, at::ScalarType type) {
   const Tensor g = gain.to(type);
-  return at::where(g.abs() < 0x1p-60, at::full_like(g, 0x1p-60), g);
+  return at::where(g.abs() < kernels::kLeastGain, at::full_like(g, kernels::kLeastGain), g);
+}
+
+Tensor gains_tell(at::TensorList gains) {
+  const Tensor pairs = head_gain(at::stack({gains[0], gains[1]}), at::kFloat).abs().view({2, 2, -1});
+  const Tensor a = pairs.select(1, 0), b = pairs.select(1, 1);
+  return (a <= kernels::kAlikeGains * b).logical_and(b <= kernels::kAlikeGains * a).all();
 }
 
 QkvNormed gemm_qkv_norm(const Tensor& x, const Tensor& weight, at::TensorList gains, const Tensor& cos,
-                        const Tensor& sin, double eps, int64_t heads, int64_t kv_heads, int64_t length) {
-  const auto [out, raw, rho] = call(x, weight, gains, cos, sin, eps, heads, kv_heads, length);
+                        const Tensor& sin, double eps, int64_t heads, int64_t kv_heads, int64_t length, bool lean) {
+  const auto [out, raw, rho] = call(x, weight, gains, cos, sin, eps, heads, kv_heads, length, lean);
   return {out, raw, rho};
 }
 

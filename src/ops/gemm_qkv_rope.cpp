@@ -1,5 +1,6 @@
 #include "ops/gemm_qkv_rope.h"
 
+#include "ops/attention_norms.h"
 #include "ops/gemm_qkv_norm.h"
 #include "ops/product_backward.h"
 #include "ops/qkv_rope.h"
@@ -101,9 +102,10 @@ Tensor gemm_project_turned(const Tensor& x, const Tensor& weight, const Turn& tu
   const Tensor rows = x.reshape({-1, x.size(2)});
   Tensor out;
   if (turn.kept) {
-    const QkvNormed n =
-        gemm_qkv_norm(rows, weight, turn.gains, turn.cos, turn.sin, turn.eps, turn.heads, turn.kv_heads, x.size(1));
-    *turn.kept = {n.raw, n.rho};
+    const bool lean = lean_norms();
+    const QkvNormed n = gemm_qkv_norm(rows, weight, turn.gains, turn.cos, turn.sin, turn.eps, turn.heads, turn.kv_heads,
+                                      x.size(1), lean);
+    *turn.kept = {n.raw, n.rho, lean};
     out = n.out;
   } else {
     out = gemm_qkv_rope(rows, weight, turn.cos, turn.sin, turn.heads, turn.kv_heads, x.size(1));

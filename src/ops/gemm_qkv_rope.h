@@ -18,6 +18,7 @@ at::Tensor gemm_qkv_rope(const at::Tensor& x, const at::Tensor& weight, const at
 /// What the projection keeps of q, k and v as they were before their norms (ops/gemm_qkv_norm.h).
 struct KeptHeads {
   at::Tensor raw, rho;
+  bool lean = false;
 };
 /// Rotary positions of packed heads: cos and sin [length, dim/2]; undefined: none. With `kept`, which the projection
 /// fills, q, k and v are normed before, with these gains.

@@ -1,6 +1,7 @@
 // Attention by its formulas in fp64, on numbers that bf16 can say: what the kernels in the emulator are held to.
 #pragma once
 
+#include <algorithm>
 #include <random>
 
 #include "emulator.h"
@@ -13,8 +14,9 @@ struct AttentionSize {
   int batch, heads, kv_heads, length;
   bool causal = true;
 };
-/// As they came, turned by their positions, or normed and turned.
-enum class Heads { plain, turned, normed };
+/// As they came, turned by their positions, or normed and turned. Gains of v, and of all three where just `normed`, are
+/// such that some are 0 and next to it; other gains of q and k are alike, but for one pair of k's where `almost`.
+enum class Heads { plain, turned, normed, alike, almost };
 
 /// q, k and v side by side, [batch, length, heads + 2 kv heads, 64], and the gradient of attention's output.
 class AttentionReference {
@@ -24,7 +26,8 @@ class AttentionReference {
   AttentionReference(const AttentionSize& size, Heads heads)
       : s_(size),
         turned_(heads != Heads::plain),
-        normed_(heads == Heads::normed),
+        normed_(heads == Heads::normed || heads == Heads::alike || heads == Heads::almost),
+        heads_(heads),
         padded_((size.length + 127) / 128 * 128),
         tokens_(static_cast<size_t>(size.batch * size.length)),
         wide_(static_cast<size_t>(size.heads + 2 * size.kv_heads) * kDim),
@@ -77,10 +80,15 @@ class AttentionReference {
     });
   }
 
-  /// What is there becomes x, and y = R(γ·ρ·x) takes its place. Some gains are 0 and next to it.
+  double draw_gain(size_t kind, size_t column, std::mt19937& random) const {
+    const double drawn = std::normal_distribution<double>(1, 0.3)(random);
+    if (kind == 2 || heads_ == Heads::normed) return column == 5 ? 0 : column == 40 ? -1e-3 : drawn;
+    const double most = heads_ == Heads::almost && kind == 1 ? 2.0625 : 2;
+    return column == 5 ? 0.5 : column == 37 ? -most : std::clamp(drawn, 0.5, 2.0);
+  }
+  /// What is there becomes x, and y = R(γ·ρ·x) takes its place.
   void norm(std::mt19937& random) {
-    std::normal_distribution<double> draw(1, 0.3);
-    for (size_t i = 0; i < 3 * kDim; ++i) gain_.set(i, i % kDim == 5 ? 0 : i % kDim == 40 ? -1e-3 : draw(random));
+    for (size_t i = 0; i < 3 * kDim; ++i) gain_.set(i, draw_gain(i / kDim, i % kDim, random));
     normal_.resize(wanted_.size());
     rho_.resize(3 * heads(0) * tokens_);
     each_row([&](size_t t, size_t kind, size_t h, size_t at) {
@@ -148,6 +156,7 @@ class AttentionReference {
 
   AttentionSize s_;
   bool turned_, normed_;
+  Heads heads_;
   size_t padded_, tokens_, wide_;
   Packed qkv_, g_, raw_, gain_{3 * kDim};
   std::vector<double> wanted_, wanted_out_, normal_, g_gain_ = std::vector<double>(3 * kDim);

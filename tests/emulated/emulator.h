@@ -53,6 +53,11 @@ template <class T>
 T __shfl_xor_sync(unsigned, T v, int mask) {
   return emulator::exchange(v, mask, true);
 }
+inline int __all_sync(unsigned, bool mine) {
+  int all = 1;
+  for (const auto& of_lane : emulator::gather(static_cast<int>(mine))) all = all != 0 && of_lane[0] != 0;
+  return all;
+}
 inline void __syncwarp(unsigned = 0xffffffffU) { emulator::exchange(0, 0, true); }
 inline float __log2f(float v) { return std::log2(v); }
 inline void __syncthreads() {

@@ -26,6 +26,15 @@ TEST(EmulatedAttention, ThroughNorms) {
   AttentionCase({1, 2, 2, 60}, Heads::normed).check_in_one_pass(1, 4);
   AttentionCase({1, 1, 1, 700}, Heads::normed).check_in_one_pass(1, 4);
   AttentionCase({2, 3, 3, 150}, Heads::normed).check_in_one_pass(2, 4);
+  AttentionCase({1, 2, 2, 60}, Heads::alike).check_in_one_pass(1, 4);
+}
+TEST(EmulatedAttention, ThroughNormsThatAttentionsInputTells) {
+  AttentionCase({1, 2, 2, 60}, Heads::alike).check_in_one_pass(1, 4, true);
+  AttentionCase({1, 1, 1, 700}, Heads::alike).check_in_one_pass(1, 4, true);
+  AttentionCase({2, 3, 3, 150}, Heads::alike).check_in_one_pass(2, 4, true);
+  AttentionCase({2, 3, 3, 150}, Heads::normed).check_in_one_pass(2, 4, true);
+  AttentionCase({1, 2, 2, 60}, Heads::almost).check_in_one_pass(1, 4, true);
+  AttentionCase({1, 2, 2, 60}, Heads::almost).check_reads_raw(1, 4);
 }
 
 }  // namespace

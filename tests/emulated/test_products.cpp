@@ -2,6 +2,7 @@
 // fp64 from the rounded product on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "kernels/cuda/qkv_norm_epilogue.cuh"
@@ -17,11 +18,14 @@ struct Size {
   int all() const { return heads + 2 * kv_heads; }
 };
 
+/// Of q and k: one is 0; all alike; but for one pair of k's. One of v's is 0.
+enum class Gains { some, alike, almost };
+
 class QkvCase {
  public:
   static constexpr int kDim = 64;
 
-  explicit QkvCase(const Size& size)
+  explicit QkvCase(const Size& size, Gains gains = Gains::some)
       : s_(size),
         n_(size.all() * kDim),
         kept_((size.heads + size.kv_heads) * kDim),
@@ -34,7 +38,11 @@ class QkvCase {
     std::normal_distribution<double> draw(0, 1);
     for (size_t i = 0; i < at(s_.m, s_.k); ++i) x_.set(i, draw(random));
     for (size_t i = 0; i < at(n_, s_.k); ++i) w_.set(i, draw(random));
-    for (size_t i = 0; i < 3 * kDim; ++i) gain_.set(i, i % kDim == 7 ? 0 : 1 + 0.3 * draw(random));
+    for (size_t i = 0; i < 3 * kDim; ++i) {
+      const bool zero = i % kDim == 7 && (gains == Gains::some || i >= 2 * kDim);
+      gain_.set(i, zero ? 0 : std::clamp(1 + 0.3 * draw(random), 0.5, 2.0));
+    }
+    if (gains == Gains::almost) gain_.set(kDim + 5, 0.5), gain_.set(kDim + 37, 2.0625);
     for (int t = 0; t < s_.length; ++t)
       for (int i = 0; i < kDim / 2; ++i) {
         const double angle = t * std::pow(10000., -i / 32.);
@@ -53,13 +61,16 @@ class QkvCase {
     run<QkvRopeEpilogue<3>>(maps);
     compare(false);
   }
-  void check_normed() {
+  /// `wants_raw`: x of q and k has to be there; otherwise it has to be as it was.
+  template <bool lean>
+  void check_normed(bool wants_raw) {
     rho_.assign(at(s_.all(), s_.m), NAN);
-    QkvNormEpilogue::Maps maps{};
+    typename QkvNormEpilogue<lean>::Maps maps{};
     maps.out = boxes(out_, s_.m, n_, 64), maps.raw = boxes(raw_, s_.m, kept_, 64), maps.table = table();
     for (size_t i = 0; i < 3; ++i) maps.gain[i] = reinterpret_cast<const bfloat*>(gain_.p) + i * kDim;
     maps.rho = rho_.data(), maps.queries = s_.heads, maps.tokens = s_.m, maps.eps = 1e-5f;
-    run<QkvNormEpilogue>(maps);
+    run<QkvNormEpilogue<lean>>(maps);
+    wants_raw_ = wants_raw;
     compare(true);
   }
 
@@ -92,7 +103,13 @@ class QkvCase {
         double y[kDim], squares = 0;
         for (size_t i = 0; i < kDim; ++i) {
           y[i] = product_[from + i], squares += y[i] * y[i];
-          if (normed && part < 2) expect_near(raw_[at(t, kept_) + at(h, kDim) + i], y[i], 0x1.02p-7, "x");
+          if (!normed || part == 2) continue;
+          const double x = raw_[at(t, kept_) + at(h, kDim) + i];
+          if (wants_raw_) {
+            expect_near(x, y[i], 0x1.02p-7, "x");
+          } else {
+            EXPECT_TRUE(std::isnan(x));
+          }
         }
         const double rho = 1 / std::sqrt(squares / kDim + 1e-5);
         if (normed) expect_near(rho_[at(h, s_.m) + at(t)], rho, 1e-3, "rho");
@@ -111,6 +128,7 @@ class QkvCase {
   int n_, kept_;
   Packed x_, w_, out_, raw_, product_, gain_{3 * kDim};
   std::vector<float> cos_, sin_, rho_;
+  bool wants_raw_ = true;
 };
 
 // Rows that end within a tile; tiles with heads of q and of k, and past the last head; more tiles than clusters, more
@@ -121,7 +139,15 @@ TEST(EmulatedProducts, TurnQueriesAndKeys) {
   for (const Size& size : kSizes) QkvCase(size).check_turned();
 }
 TEST(EmulatedProducts, NormAndTurn) {
-  for (const Size& size : kSizes) QkvCase(size).check_normed();
+  for (const Size& size : kSizes) QkvCase(size).check_normed<false>(true);
+}
+TEST(EmulatedProducts, NormAndTurnAndKeepWhatIsNotTold) {
+  for (const Size& size : kSizes) {
+    QkvCase(size).check_normed<true>(true);
+    QkvCase(size, Gains::alike).check_normed<true>(false);
+  }
+  QkvCase(kSizes[0], Gains::almost).check_normed<true>(true);
+  QkvCase(kSizes[0], Gains::alike).check_normed<false>(true);
 }
 
 }  // namespace

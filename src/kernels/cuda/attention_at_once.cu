@@ -2,7 +2,7 @@
 
 namespace siamese::kernels::attention {
 
-uint32_t at_once_bytes(const AtOnce& plan, bool normed) { return at_once::bytes(plan, normed); }
+uint32_t at_once_bytes(const AtOnce& plan, bool normed, bool lean) { return at_once::bytes(plan, normed, lean); }
 
 cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream) {
   ColumnMaps maps;
@@ -12,8 +12,10 @@ cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaSt
   shape.team = plan.team;
   const bool normed = call.rho != nullptr;
   if (normed && call.cos == nullptr) return cudaErrorInvalidValue;
-  const auto kernel = normed ? at_once::kernel<true> : at_once::kernel<false>;
-  const uint32_t bytes = at_once_bytes(plan, normed);
+  const auto kernel = !normed     ? at_once::kernel<false, false>
+                      : call.lean ? at_once::kernel<true, true>
+                                  : at_once::kernel<true, false>;
+  const uint32_t bytes = at_once_bytes(plan, normed, call.lean);
   const auto gain = [&](int i) { return static_cast<const bfloat*>(call.gain[i]); };
   HeadNorms norms{{gain(0), gain(1), gain(2)}, call.rho, call.gain_partial, {}, {}};
   if (normed && (!make_boxes(&norms.q, call.raw_q, call.heads, call, 64) ||

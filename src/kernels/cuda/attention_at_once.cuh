@@ -24,8 +24,8 @@ constexpr int kWarps = kGroup / 32;
 
 /// Where NormMemory lies, behind the turns, and how much shared memory there is in all.
 inline uint32_t norms_begin(const AtOnce& plan) { return (kTurnsAt + plan.turns() + 15) / 16 * 16; }
-inline uint32_t bytes(const AtOnce& plan, bool normed) {
-  return normed ? norms_begin(plan) + NormMemory::kBytes : kTurnsAt + plan.turns();
+inline uint32_t bytes(const AtOnce& plan, bool normed, bool lean) {
+  return normed ? norms_begin(plan) + (lean ? NormMemory::kLeanBytes : NormMemory::kBytes) : kTurnsAt + plan.turns();
 }
 
 /// All lanes of a warp are past it: one arrival.
@@ -40,7 +40,7 @@ __device__ __forceinline__ float2 rho_of(const float* rho, int left) {
 }
 
 /// dSᵀ in shared memory, where the third warpgroup reads it too.
-template <bool normed>
+template <bool normed, bool lean>
 struct Shared {
   static constexpr bool kNormed = normed;
   Ring ring;
@@ -72,15 +72,16 @@ struct Shared {
   __device__ void hold() const {}
   __device__ uint32_t place_of_keys(uint32_t) const { return keys + mine * kTile64; }
 
-  // Through the norms of k and v. x of k comes to where g_K goes.
+  // Through the norms of k and v. x of k comes to where g_K goes, unless what is held of k tells it.
   const Shape& shape;
   const HeadNorms& norms;
   NormMemory memory;
+  bool told;
   uint32_t phase;
 
   /// What was there has left.
   __device__ void begin(const Walk& item, int row) const {
-    if (!normed || threadIdx.x % kGroup != 0) return;
+    if (!normed || (lean && told) || threadIdx.x % kGroup != 0) return;
     hopper::barrier_expect(memory.barrier(mine), kTile64);
     hopper::load_box(norms.k, place_of_keys(0), memory.barrier(mine), item.head * kHead, row, item.batch);
   }
@@ -92,13 +93,17 @@ struct Shared {
     const float2 v = rho_of(at + shape.heads * shape.batch * shape.length, shape.length - row);
     return make_float4(k.x, k.y, v.x, v.y);
   }
-  __device__ void through_norms(float (&g_k)[32], float (&g_v)[32], const uint32_t (&v)[16], float4 rho,
-                                const OrderedAngles& angles, int row) {
+  __device__ void through_norms(float (&g_k)[32], float (&g_v)[32], const uint32_t (&k)[16], const uint32_t (&v)[16],
+                                float4 rho, const OrderedAngles& angles, int row) {
     const Lane lane;
     float4 turn_by[8];
     angles.load(turn_by, lane, row);
-    through_norm_of_values(g_v, v, lane, make_float2(rho.z, rho.w), memory.gains(2), memory.of_values(mine, lane.warp));
+    through_norm_told(g_v, Held{v}, lane, 1.f, make_float2(rho.z, rho.w), memory.gains(2), memory.inverse_gains(2),
+                      memory.of_values(mine, lane.warp));
     turn_back(g_k, turn_by);
+    if (lean && told)
+      return through_norm_told(g_k, HeldTurned{{k}, turn_by}, lane, shape.scale, make_float2(rho.x, rho.y),
+                               memory.gains(1), memory.inverse_gains(1), memory.of_keys(mine, lane.warp));
     hopper::barrier_wait(memory.barrier(mine), phase);
     phase ^= 1;
     through_norm(g_k, place_of_keys(0), lane, shape.scale, make_float2(rho.x, rho.y), memory.gains(1),
@@ -106,11 +111,12 @@ struct Shared {
   }
 };
 
-/// g_Q: dS·K of this block of keys plus the sums so far. Whose turn is the last one has them all. `count`: tiles.
-template <bool normed>
+/// g_Q: dS·K of this block of keys plus the sums so far. Whose turn is the last one has them all. `count`: tiles;
+/// `told`: what comes to the place of the results is y instead of x.
+template <bool normed, bool lean>
 __device__ __forceinline__ void add_up(int count, float scale, bool turned, Memory& memory, Ring ds, Ring given,
                                        Ring written, Ring last, const Note* notes, float* sums, const float* all_rho,
-                                       const NoteOfRows* rows_of, const NormMemory& norms) {
+                                       const NoteOfRows* rows_of, const NormMemory& norms, bool told) {
   const int thread = threadIdx.x % kGroup;
 #pragma unroll 1
   for (; count > 0; --count) {
@@ -161,7 +167,12 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, Memo
         for (int i = 0; i < 8; ++i)
           turn_back(d, i, hopper::shared_float4(place + kTile64 + OrderedAngles::index(lane.warp, i, lane.lane) * 16));
       }
-      if (normed) through_norm(d, place, lane, scale, rho, norms.gains(0), norms.of_queries(lane.warp));
+      if (lean && told) {
+        through_norm_told(d, StoredTurned{place, place + kTile64, lane}, lane, scale, rho, norms.gains(0),
+                          norms.inverse_gains(0), norms.of_queries(lane.warp));
+      } else if (normed) {
+        through_norm(d, place, lane, scale, rho, norms.gains(0), norms.of_queries(lane.warp));
+      }
       store_rows(place, d, lane, normed ? 1.f : scale, normed ? 1.f : scale);
       hopper::fence_for_copies();
       arrive_warp(last.empty);
@@ -177,8 +188,9 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, Memo
   }
 }
 
-/// With norms everything is turned, too; `norms_at`: NormMemory, behind the turns.
-template <bool normed>
+/// With norms everything is turned, too; `norms_at`: NormMemory, behind the turns. `lean`: where y tells x, x is not
+/// touched.
+template <bool normed, bool lean>
 __global__ void __launch_bounds__(kRoles, 1)
     kernel(const Shape shape, const __grid_constant__ ColumnMaps maps, const __grid_constant__ CUtensorMap g_q,
            const float* log_sums, const float* dots, const OrderedAngles angles, float* sums, int* added,
@@ -205,27 +217,29 @@ __global__ void __launch_bounds__(kRoles, 1)
   const uint32_t turns = base + kTurnsAt;
   Note* notes = reinterpret_cast<Note*>(dynamic_bytes + kNotesAt);
   NoteOfRows* const notes_of_rows = reinterpret_cast<NoteOfRows*>(dynamic_bytes + norms_at + NormMemory::kNotesAt);
-  if (normed) norm_memory.fill(norms);
+  if (normed) norm_memory.template fill<lean>(norms);
   Memory memory(base + kMemoryAt, 2 * kTile128, kColumnStage, kStages, 2 + kWarps);
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
+  const bool told = lean && norm_memory.alike();
   if (group == 0) {
     hopper::leave_registers<24>();
     if (threadIdx.x == 0) feed_columns<true, Walk>(shape, maps, log_sums, dots, memory);
     if (threadIdx.x == 32) fetch_sums<normed>(shape, turns, sums, added, given, notes, notes_of_rows);
     if (threadIdx.x == 64) publish(shape, turns, added, written);
-    if (threadIdx.x == 96) finish_queries<normed>(shape, turns, angles, norms.q, g_q, last);
+    if (threadIdx.x == 96) finish_queries<normed>(shape, turns, angles, told ? maps.q : norms.q, !told, g_q, last);
   } else if (group == 3) {
     hopper::leave_registers<72>();
-    add_up<normed>(count, shape.scale, angles.on(), memory, ds, given, written, last, notes, sums, norms.rho,
-                   notes_of_rows, norm_memory);
+    add_up<normed, lean>(count, shape.scale, angles.on(), memory, ds, given, written, last, notes, sums, norms.rho,
+                         notes_of_rows, norm_memory, told);
     if (normed) hopper::named_arrive(6, 3 * kGroup);
   } else {
     hopper::take_registers<208>();
-    Shared<normed> sink{ds, base + kKeysAt, group - 1, base + (group - 1) * kTile64, shape, norms, norm_memory, 0};
+    Shared<normed, lean> sink{ds,          base + kKeysAt, group - 1, base + (group - 1) * kTile64, shape, norms,
+                              norm_memory, told,           0};
     differentiate_columns<true, Walk>(shape, maps, memory, angles, group - 1, sink);
     if (normed) {
       hopper::named_sync(6, 3 * kGroup);
-      norm_memory.leave(norms, static_cast<int>(threadIdx.x) - kGroup);
+      norm_memory.leave(norms, static_cast<int>(threadIdx.x) - kGroup, told);
     }
   }
 }

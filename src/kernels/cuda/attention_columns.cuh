@@ -139,7 +139,7 @@ __device__ __forceinline__ void differentiate_columns(const Shape& shape, const 
     if (stage >= 0) ring.release(stage);
     const uint32_t place = sink.place_of_keys(own);
     if constexpr (Sink::kNormed) {
-      sink.through_norms(g_k, g_v, v, rho, angles, row);
+      sink.through_norms(g_k, g_v, k, v, rho, angles, row);
       store_rows(own + kTile128, g_v, lane, 1.f, 1.f);
       store_rows(place, g_k, lane, 1.f, 1.f);
     } else {

@@ -223,6 +223,11 @@ __device__ __forceinline__ void turn_back(float (&d)[32], int at, float4 angles)
   a[0] = a0 * angles.x + b[0] * angles.z, a[1] = a1 * angles.y + b[1] * angles.w;
   b[0] = b[0] * angles.x - a0 * angles.z, b[1] = b[1] * angles.y - a1 * angles.w;
 }
+/// The same of two pairs by themselves: the first ones, then their partners.
+__device__ __forceinline__ float4 turned_back(float4 v, float4 angles) {
+  return make_float4(v.x * angles.x + v.z * angles.z, v.y * angles.y + v.w * angles.w,
+                     v.z * angles.x - v.x * angles.z, v.w * angles.y - v.y * angles.w);
+}
 __device__ __forceinline__ void turn_back(float (&d)[32], const float4 (&angles)[8]) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) turn_back(d, i, angles[i]);
@@ -269,7 +274,7 @@ cudaError_t launch_forward(const AttentionCuda& call, cudaStream_t stream);
 cudaError_t launch_of_queries(const AttentionCuda& call, cudaStream_t stream);
 cudaError_t launch_of_keys(const AttentionCuda& call, cudaStream_t stream);
 /// Bytes of shared memory that one pass takes.
-uint32_t at_once_bytes(const AtOnce& plan, bool normed);
+uint32_t at_once_bytes(const AtOnce& plan, bool normed, bool lean);
 /// `plan` of this call; added[] is zero.
 cudaError_t launch_at_once(const AttentionCuda& call, const AtOnce& plan, cudaStream_t stream);
 

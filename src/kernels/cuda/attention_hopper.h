@@ -33,6 +33,7 @@ struct AttentionCuda {
   void* scratch = nullptr;                     // attention_scratch() bytes, at a multiple of 16
   // In one pass alone: q, k, v are R(γ·ρ·x), and their gradients are those of x (attention_norms.cuh).
   AttentionTensor raw_q, raw_k;   // x
+  bool lean = false;              // x of q and k is not touched where their gains are alike (head_gain.cuh)
   const void* gain[3] = {};       // of q, k, v, [64] bf16
   const float* rho = nullptr;     // [3·heads, batch·length]
   float* gain_partial = nullptr;  // [attention_gain_parts(), 3, 64]: sums of the gains' gradients

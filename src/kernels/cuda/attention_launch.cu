@@ -10,6 +10,7 @@ namespace attention {
 namespace {
 
 constexpr int kDotThreads = 256, kDotsEach = 4;
+static_assert(kOwned * 8 % (kDotThreads * kDotsEach) == 0, "a block has rows of one sample, and none past the last");
 
 /// D = Σ G⊙O of a head: eight lanes a head, which lie side by side in memory; 0 past the end. Also the logarithms of
 /// the sums, where another library's forward pass left them, zeros to count from, and the angles in order. From the
@@ -112,7 +113,7 @@ int attention_gain_parts(const AttentionCuda& call) {
   constexpr uint32_t most = 227 * 1024;  // long rows on a small part of a GPU need more
   const attention::AtOnce plan = attention::plan_at_once(call);
   const bool counts = int64_t{3} * call.heads * call.batch * call.length <= INT32_MAX;
-  return counts && attention::at_once_bytes(plan, true) <= most ? plan.rows * plan.team : 0;
+  return counts && attention::at_once_bytes(plan, true, call.lean) <= most ? plan.rows * plan.team : 0;
 }
 
 cudaError_t attention_backward_hopper(const AttentionCuda& call, cudaStream_t stream) {

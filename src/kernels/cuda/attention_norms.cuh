@@ -2,8 +2,9 @@
 // y = R(γ·x̂) of a head's row x, with x̂ = ρ·x, ρ = (mean(x²) + ε)^(-1/2), and R the rotary positions (none for v). With
 // g the gradient of y and g' = Rᵀg:
 //   g_x = ρ(γ·g' - mean(γ·g'·x̂)·x̂),   g_γ = Σ_rows g'·x̂
-// x of q and k is fetched; what v was is told by y: x̂ = y/γ. (R mixes columns with other gains: of q and k, y would not
-// tell x where one of the two gains is small.) A gain of 0 counts as 2⁻⁶⁰ (head_gain), in the forward pass too.
+// What v was is told by y: x̂ = y/γ. x of q and k is fetched, as R mixes columns with other gains and y would not tell x
+// where one of the two is small; `lean` kernels take x̂ = Rᵀy/γ of q and k too where gains are alike (R has to turn and
+// nothing else then: cos² + sin² = 1). A gain of 0 counts as 2⁻⁶⁰ (head_gain), in the forward pass too.
 #pragma once
 
 #include "kernels/cuda/attention_hopper.cuh"
@@ -19,22 +20,27 @@ struct HeadNorms {
   CUtensorMap q, k;
 };
 
-/// In shared memory: γ of q, k and v and 1/γ of v, then sums of g'·x̂ (of v g'·y) of every warp that has some: of k and
-/// v of eight warps, of q of four; then two notes (attention_sums.cuh) and two barriers (attention_at_once.cuh).
+/// In shared memory: γ of q, k and v and 1/γ of v, then sums of g'·x̂ (where y tells x̂, γ times that) of every warp that
+/// has some: of k and v of eight warps, of q of four; then two notes (attention_sums.cuh) and two barriers
+/// (attention_at_once.cuh); where lean, 1/γ of q and k and whether y tells their x̂.
 struct NormMemory {
   static constexpr uint32_t kGain = kHead * 4, kSumsAt = 4 * kGain;  // bytes
   static constexpr uint32_t kNotesAt = kSumsAt + 20 * kGain;
   static constexpr uint32_t kBarriersAt = kNotesAt + 16, kBytes = kBarriersAt + 16;
+  static constexpr uint32_t kAlikeAt = kBytes + 2 * kGain, kLeanBytes = kAlikeAt + 16;
 
   uint32_t base;
   __device__ uint32_t barrier(int mine) const { return base + kBarriersAt + mine * 8; }
   __device__ uint32_t gains(int part) const { return base + part * kGain; }
+  __device__ uint32_t inverse_gains(int part) const { return base + (part == 2 ? 3 * kGain : kBytes + part * kGain); }
+  __device__ bool alike() const { return hopper::shared_float(base + kAlikeAt) != 0.f; }
   /// `warp`: of its warpgroup, `mine`: which one of the two that have k and v.
   __device__ uint32_t of_queries(int warp) const { return base + kSumsAt + (16 + warp) * kGain; }
   __device__ uint32_t of_keys(int mine, int warp) const { return base + kSumsAt + (4 * mine + warp) * kGain; }
   __device__ uint32_t of_values(int mine, int warp) const { return of_keys(mine, warp) + 8 * kGain; }
 
   /// By all threads, 192 or more, before they meet.
+  template <bool lean>
   __device__ void fill(const HeadNorms& norms) const {
     const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
@@ -42,20 +48,25 @@ struct NormMemory {
       if (thread / kHead != part) continue;
       const float gain = head_gain(norms.gain[part][thread % kHead]);
       hopper::put_shared(gains(part) + thread % kHead * 4, gain);
-      if (part == 2) hopper::put_shared(gains(2) + kGain + thread % kHead * 4, 1.f / gain);
+      if (lean || part == 2) hopper::put_shared(inverse_gains(part) + thread % kHead * 4, 1.f / gain);
+    }
+    if (lean && thread < 32) {
+      const bool alike = gains_alike(norms.gain[0]) && gains_alike(norms.gain[1]);
+      if (thread == 0) hopper::put_shared(base + kAlikeAt, alike ? 1.f : 0.f);
     }
     for (int i = thread; i < 20 * kHead; i += static_cast<int>(blockDim.x))
       hopper::put_shared(base + kSumsAt + i * 4, 0.f);
   }
-  /// The sums of the block's warps become g_γ of the block; `thread` of 192 or more, once all warps are done.
-  __device__ void leave(const HeadNorms& norms, int thread) const {
+  /// The sums of the block's warps become g_γ of the block; `thread` of 192 or more, once all warps are done. `told`:
+  /// y told x̂ of q and k.
+  __device__ void leave(const HeadNorms& norms, int thread, bool told) const {
     if (thread >= 3 * kHead) return;
     const int part = thread / kHead, column = thread % kHead, warps = part == 0 ? 4 : 8;
     const uint32_t from = part == 0 ? of_queries(0) : part == 1 ? of_keys(0, 0) : of_values(0, 0);
     float sum = 0.f;
     for (int i = 0; i < warps; ++i) sum += hopper::shared_float(from + i * kGain + column * 4);
     norms.partial[static_cast<int64_t>(blockIdx.x) * (3 * kHead) + thread] =
-        part == 2 ? sum * hopper::shared_float(gains(2) + kGain + column * 4) : sum;
+        told || part == 2 ? sum * hopper::shared_float(inverse_gains(part) + column * 4) : sum;
   }
 };
 
@@ -148,20 +159,55 @@ __device__ __forceinline__ void through_norm(float (&d)[32], uint32_t tile, cons
   }
 }
 
-/// The same for v, which was not turned, from y = γ·x̂, held as the first operand of products: d is g', and becomes
-/// ρ(γ·d - mean(d·y)·y/γ). Adds g'·y to `sums`: γ times what is wanted.
-__device__ __forceinline__ void through_norm_of_values(float (&d)[32], const uint32_t (&y)[16], const Lane& lane,
-                                                       float2 rho, uint32_t gains, uint32_t sums) {
-  auto held = [&](int j) { return Pairs{{y[2 * j], y[2 * j + 1]}, {y[2 * j + 8], y[2 * j + 9]}}; };
+/// y as the first operand of products holds it: of v, which was not turned, γ·x̂.
+struct Held {
+  const uint32_t (&y)[16];
+
+  __device__ Pairs operator()(int j) const { return {{y[2 * j], y[2 * j + 1]}, {y[2 * j + 8], y[2 * j + 9]}}; }
+};
+/// The same of k, turned back.
+struct HeldTurned {
+  const Held held;
+  const float4 (&turn_by)[8];
+
+  struct Chunk {
+    Pairs y;
+    float4 turn_by[2];
+    __device__ float4 operator()(int r) const { return turned_back(y(r), turn_by[r]); }
+  };
+  __device__ Chunk operator()(int j) const { return {held(j), {turn_by[j], turn_by[j + 4]}}; }
+};
+/// Of q, from a tile and from the angles that lie at `angles` in their order.
+struct StoredTurned {
+  uint32_t tile, angles;
+  const Lane& lane;
+
+  __device__ HeldTurned::Chunk operator()(int j) const {
+    HeldTurned::Chunk c;
+    hopper::load_matrices(lane.matrix_pair(tile, j), c.y.low[0], c.y.low[1], c.y.high[0], c.y.high[1]);
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      c.turn_by[r] = hopper::shared_float4(angles + OrderedAngles::index(lane.warp, j + 4 * r, lane.lane) * 16);
+    return c;
+  }
+};
+
+/// The same where γ·x̂ is told: u = told(j)(row) of a thread's columns. d times `scale` is g', and becomes
+/// ρ(γ·g' - mean(g'·u)·u/γ). Adds g'·u to `sums`: γ times what is wanted. `inverse`: 1/γ.
+template <class Told>
+__device__ __forceinline__ void through_norm_told(float (&d)[32], const Told& told, const Lane& lane, float scale,
+                                                  float2 rho, uint32_t gains, uint32_t inverse, uint32_t sums) {
   float mean[2] = {0.f, 0.f};
   ColumnsOfWarp columns;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
+    const auto chunk = told(j);
     float column[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float *a = &d[4 * j + 2 * r], *b = a + 16;
-      const float4 v = held(j)(r);
+      float *a = &d[4 * j + 2 * r], *b = a + 16;
+      a[0] *= scale, a[1] *= scale, b[0] *= scale, b[1] *= scale;
+      const float4 v = chunk(r);
       const float p[4] = {a[0] * v.x, a[1] * v.y, b[0] * v.z, b[1] * v.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) column[i] += p[i];
@@ -174,13 +220,14 @@ __device__ __forceinline__ void through_norm_of_values(float (&d)[32], const uin
   const float factor[2] = {rho.x, rho.y}, share[2] = {mean[0] * rho.x * (1.f / kHead), mean[1] * rho.y * (1.f / kHead)};
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const uint32_t at = gains + (8 * j + lane.column) * 4;
-    const float2 gain[2] = {hopper::shared_float2(at), hopper::shared_float2(at + 128)};
-    const float2 over[2] = {hopper::shared_float2(at + 256), hopper::shared_float2(at + 384)};
+    const uint32_t at = (8 * j + lane.column) * 4;
+    const float2 gain[2] = {hopper::shared_float2(gains + at), hopper::shared_float2(gains + at + 128)};
+    const float2 over[2] = {hopper::shared_float2(inverse + at), hopper::shared_float2(inverse + at + 128)};
+    const auto chunk = told(j);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float *a = &d[4 * j + 2 * r], *b = a + 16;
-      const float4 v = held(j)(r);
+      const float4 v = chunk(r);
       const float f = factor[r], s = share[r];
       a[0] = f * gain[0].x * a[0] - s * over[0].x * v.x, a[1] = f * gain[0].y * a[1] - s * over[0].y * v.y;
       b[0] = f * gain[1].x * b[0] - s * over[1].x * v.z, b[1] = f * gain[1].y * b[1] - s * over[1].y * v.w;

@@ -54,19 +54,19 @@ __device__ __forceinline__ void fetch_sums(const Shape& s, uint32_t turns, const
 }
 
 /// One thread sees the tiles out that become complete here. It fetches their angles, if there are any, ahead of that,
-/// to behind the place for the results, and where they go through a norm the queries to that place; when the results
-/// lie there it sends them off. Angles come while the last results leave; queries of the next tile, which often is the
-/// next one to become complete, come from memory to L2 meanwhile.
+/// to behind the place for the results, and where they go through a norm the queries `q` to that place; when the
+/// results lie there it sends them off. Angles come while the last results leave; queries of the next tile, which often
+/// is the next one to become complete, come from memory to L2 meanwhile if they are to be `ahead`.
 template <bool normed>
 __device__ __forceinline__ void finish_queries(const Shape& s, uint32_t turns, const OrderedAngles& angles,
-                                               const CUtensorMap& q, const CUtensorMap& g_q, Ring last) {
+                                               const CUtensorMap& q, bool ahead, const CUtensorMap& g_q, Ring last) {
   walk_tiles(s, turns, [&](const Walk& item, int t, int turn, bool) {
     if (turn != t / 2) return;
     if (angles.on()) copy_bulk(last.stage() + kTile64, angles.all + t * OrderedAngles::kTile, kAngles, last.filled());
     hopper::store_wait_read<0>();
     if (normed) {
       hopper::load_box(q, last.stage(), last.filled(), item.head * kHead, t * 64, item.batch);
-      hopper::prefetch_box(q, item.head * kHead, t * 64 + 64, item.batch);
+      if (ahead) hopper::prefetch_box(q, item.head * kHead, t * 64 + 64, item.batch);
     }
     hopper::barrier_expect(last.filled(), (angles.on() ? kAngles : 0) + (normed ? kTile64 : 0));
     hopper::barrier_wait(last.empty, last.phase);

@@ -5,12 +5,15 @@
 
 namespace siamese::kernels {
 
-cudaError_t gemm_qkv_norm_forward(const GemmQkvNorm& call, cudaStream_t stream) {
-  using E = QkvNormEpilogue;
+namespace {
+
+template <bool lean>
+cudaError_t forward(const GemmQkvNorm& call, cudaStream_t stream) {
+  using E = QkvNormEpilogue<lean>;
   if (call.length < 1 || call.length > INT32_MAX / 32) return cudaErrorInvalidValue;
   const int64_t kept = (call.heads + call.kv_heads) * E::kHead, n = kept + call.kv_heads * E::kHead;
   CUtensorMap a, b;
-  E::Maps maps{};
+  typename E::Maps maps{};
   maps.table = {call.cos, call.sin, static_cast<int>(call.length), static_cast<int>(call.heads + call.kv_heads)};
   for (int i = 0; i < 3; ++i) maps.gain[i] = static_cast<const bfloat*>(call.gain[i]);
   maps.rho = call.rho, maps.eps = call.eps;
@@ -21,6 +24,12 @@ cudaError_t gemm_qkv_norm_forward(const GemmQkvNorm& call, cudaStream_t stream) 
       !of_out(&maps.out, call.out, 0, call.m, n, n) || !of_out(&maps.raw, call.raw, 0, call.m, kept, kept))
     return cudaErrorInvalidValue;
   return pingpong_launch<E>({up(call.m, 2 * kTileM), up(n, E::kTileN), up(call.k, kDepth), 0}, a, b, maps, stream);
+}
+
+}  // namespace
+
+cudaError_t gemm_qkv_norm_forward(const GemmQkvNorm& call, cudaStream_t stream) {
+  return call.lean ? forward<true>(call, stream) : forward<false>(call, stream);
 }
 
 }  // namespace siamese::kernels

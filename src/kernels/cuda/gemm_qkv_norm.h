@@ -19,6 +19,7 @@ struct GemmQkvNorm {
   float eps = 0;
   int64_t m = 0, length = 0, heads = 0, kv_heads = 0, k = 0;
   void *out = nullptr, *raw = nullptr;
+  bool lean = false;  // raw stays as it is where the gains of q and of k are alike (head_gain.cuh)
   float* rho = nullptr;
 };
 

@@ -1,6 +1,7 @@
 // What the product of gemm_qkv_norm.h does with a finished tile, 128 tokens of three heads of 64: as it is the part of
-// q and k is kept, x; normed, and q and k turned, all of it goes to attention, y = R(γ·ρ·x); ρ is kept. A row of a head
-// lies in the four lanes of a quad (qkv_rope_epilogue.cuh).
+// q and k is kept, x; normed, and q and k turned, all of it goes to attention, y = R(γ·ρ·x); ρ is kept. Where `lean`, x
+// is kept only where y does not tell it (head_gain.cuh). A row of a head lies in the four lanes of a quad
+// (qkv_rope_epilogue.cuh).
 #pragma once
 
 #include "kernels/cuda/head_gain.cuh"
@@ -9,11 +10,14 @@
 
 namespace siamese::kernels {
 
-/// Each of the two results has a place where 64 rows at a time are staged: while one leaves, the other is made.
+/// There are two places where 64 rows at a time are staged, for x and y, or for y in turn: while one leaves, the other
+/// one is filled.
+template <bool lean>
 struct QkvNormEpilogue {
   static constexpr int kHeads = 3, kHead = 64, kTileN = kHeads * kHead, kStages = 4, kBarriers = 0;
   static constexpr uint32_t kPart = StagedRows<kHeads>::kPart, kPlace = kHeads * kPart, kGainsAt = 2 * kPlace;
-  static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kGainsAt + 3 * kHead * 4;
+  static constexpr uint32_t kAlikeAt = kGainsAt + 3 * kHead * 4;  // whether y tells x
+  static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kAlikeAt + (lean ? 16 : 0);
   static constexpr bool kColumnsFirst = false, kNeedsRegisters = true;
   struct Maps {
     CUtensorMap out, raw;  // y [m, all heads], x [m, heads of q and k]
@@ -32,6 +36,9 @@ struct QkvNormEpilogue {
     for (int part = 0; part < 3; ++part)
       if (thread / kHead == part)
         hopper::put_shared(memory.epilogue() + kGainsAt + thread * 4, head_gain(maps.gain[part][thread % kHead]));
+    if (!lean || thread >= 32) return;
+    const bool alike = gains_alike(maps.gain[0]) && gains_alike(maps.gain[1]);
+    if (thread == 0) hopper::put_shared(memory.epilogue() + kAlikeAt, alike ? 1.f : 0.f);
   }
   static __device__ void feed_b(const PingpongShape& s, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
                                 uint32_t rank) {
@@ -58,12 +65,22 @@ struct QkvNormEpilogue {
   }
   static __device__ __forceinline__ void finish(float (&c)[2][kTileN / 2], const PingpongTile& tile, const Maps& maps,
                                                 const Memory& memory, int, int mine) {
+    if (lean && hopper::shared_float(memory.epilogue() + kAlikeAt) != 0.f) {
+      finish_and<false>(c, tile, maps, memory, mine);
+    } else {
+      finish_and<true>(c, tile, maps, memory, mine);
+    }
+  }
+  template <bool keep>
+  static __device__ __forceinline__ void finish_and(float (&c)[2][kTileN / 2], const PingpongTile& tile,
+                                                    const Maps& maps, const Memory& memory, int mine) {
     const StagedRows<kHeads> rows(memory.epilogue(), tile);
     const int head = rows.head;
     const RopeTable& table = maps.table;
     const bool turns = head < table.heads;
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
+      const uint32_t place = keep || m == 1 ? kPlace : 0;  // of y
       // Rounded before it is normed, as the product followed by qkv_rope.h.
       uint32_t x[kHeads][4][4];  // chunks j and j + 4 of either row
 #pragma unroll
@@ -82,7 +99,7 @@ struct QkvNormEpilogue {
         rho[h][0] = rho[h][1] = 0.f;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          hopper::store_matrices(rows.place(h, j), x[h][j][0], x[h][j][1], x[h][j][2], x[h][j][3]);
+          if (keep) hopper::store_matrices(rows.place(h, j), x[h][j][0], x[h][j][1], x[h][j][2], x[h][j][3]);
 #pragma unroll
           for (int r = 0; r < 2; ++r) rho[h][r] += squares(x[h][j][r]) + squares(x[h][j][2 + r]);
         }
@@ -93,7 +110,7 @@ struct QkvNormEpilogue {
       // Under way while x leaves, and the next chunk's while one is turned. More at a time were not faster.
       LaneAngles angles, next;
       if (turns) angles.load(table, at, 0);
-      send(maps.raw, memory.epilogue(), head, table.heads, tile.row + 64 * m, mine);
+      if (keep) send(maps.raw, memory.epilogue(), head, table.heads, tile.row + 64 * m, mine);
 #pragma unroll
       for (int h = 0; h < kHeads; ++h)
 #pragma unroll
@@ -123,10 +140,10 @@ struct QkvNormEpilogue {
             if (head + h < table.heads) angles.turn(y, r);
             a = hopper::pack(y.x, y.y), b = hopper::pack(y.z, y.w);
           }
-          hopper::store_matrices(rows.place(h, j) + kPlace, x[h][j][0], x[h][j][1], x[h][j][2], x[h][j][3]);
+          hopper::store_matrices(rows.place(h, j) + place, x[h][j][0], x[h][j][1], x[h][j][2], x[h][j][3]);
         }
       }
-      send(maps.out, memory.epilogue() + kPlace, head, INT32_MAX, tile.row + 64 * m, mine);
+      send(maps.out, memory.epilogue() + place, head, INT32_MAX, tile.row + 64 * m, mine);
     }
     if (threadIdx.x % kGroup == 0) hopper::store_wait_read<0>();
     hopper::named_arrive(4 - mine, 2 * kGroup);

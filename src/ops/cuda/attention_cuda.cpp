@@ -111,19 +111,20 @@ Tensor backward_cuda(const Tensor& gradient, const Tensor& given, const Tensor& 
 std::tuple<Tensor, Tensor> norms_backward_cuda(const Tensor& gradient, const Tensor& given, const Tensor& output,
                                                const Tensor& log_sums, bool natural, const Tensor& cos,
                                                const Tensor& sin, at::TensorList gains, const Tensor& raw,
-                                               const Tensor& rho) {
+                                               const Tensor& rho, bool lean) {
   const c10::cuda::CUDAGuard guard(given.device());
   const auto stream = c10::cuda::getCurrentCUDAStream();
   const int64_t heads = given.size(2) / 3;
   attention_norms_check(given, gains, raw, rho);
   Backward b(gradient, given, output, log_sums, natural, cos, sin, heads, heads, true);
+  b.call.lean = lean;
   const int parts = kernels::attention_gain_parts(b.call);
   bool served =
       b.call.scratch != nullptr && parts > 0 && rho.scalar_type() == at::kFloat && raw.scalar_type() == at::kBFloat16;
   for (const Tensor& gain : gains) served = served && gain.scalar_type() == at::kBFloat16;
   const auto apart = [&] {
     const Tensor g_y = backward_cuda(gradient, given, output, log_sums, natural, {}, {}, heads, heads, true);
-    return norms_backward_plain(g_y, given, cos, sin, gains, raw, rho);
+    return norms_backward_plain(g_y, given, cos, sin, gains, raw, rho, lean);
   };
   if (!served) return apart();
   const Tensor partial = at::empty({parts, 3, kHead}, rho.options()), g_gains = at::empty({3, kHead}, given.options());

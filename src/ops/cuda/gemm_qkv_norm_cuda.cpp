@@ -17,7 +17,7 @@ using at::Tensor;
 
 std::tuple<Tensor, Tensor, Tensor> forward_cuda(const Tensor& x, const Tensor& weight, at::TensorList gains,
                                                 const Tensor& cos, const Tensor& sin, double eps, int64_t heads,
-                                                int64_t kv_heads, int64_t length) {
+                                                int64_t kv_heads, int64_t length, bool lean) {
   const c10::cuda::CUDAGuard guard(x.device());
   bool fits = projection_pays(x, weight, cos, sin, heads, kv_heads) && gains.size() == 3;
   for (const Tensor& gain : gains) fits = fits && suits(gain, at::kBFloat16) && gain.numel() == 64;
@@ -34,7 +34,7 @@ std::tuple<Tensor, Tensor, Tensor> forward_cuda(const Tensor& x, const Tensor& w
   call.x = x.const_data_ptr(), call.w = weight.const_data_ptr();
   for (size_t i = 0; i < 3; ++i) call.gain[i] = gains[i].const_data_ptr();
   call.cos = cos.const_data_ptr<float>(), call.sin = sin.const_data_ptr<float>();
-  call.eps = static_cast<float>(eps);
+  call.eps = static_cast<float>(eps), call.lean = lean;
   call.out = out.mutable_data_ptr(), call.raw = raw.mutable_data_ptr(), call.rho = rho.mutable_data_ptr<float>();
   C10_CUDA_CHECK(kernels::gemm_qkv_norm_forward(call, c10::cuda::getCurrentCUDAStream()));
   return {out, raw, rho};

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention_hopper.h"
+#include "ops/attention_norms.h"
 #include "ops/cuda/copy_lane.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/projection.h"
@@ -100,8 +101,9 @@ class CudaTools final : public GpuTools {
     return kernels::attention_scratch(attention(batch, length, heads, kv_heads)) > 0;
   }
   bool attention_norms_fit(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t k) override {
-    return kernels::attention_gain_parts(attention(batch, length, heads, kv_heads)) > 0 &&
-           projection_pays(batch * length, heads, kv_heads, k);
+    kernels::AttentionCuda call = attention(batch, length, heads, kv_heads);
+    call.lean = lean_norms();
+    return kernels::attention_gain_parts(call) > 0 && projection_pays(batch * length, heads, kv_heads, k);
   }
   static cudaDeviceProp properties() {
     cudaDeviceProp p{};
@@ -109,7 +111,9 @@ class CudaTools final : public GpuTools {
     return p;
   }
   std::string device_name() override { return properties().name; }
-  int64_t total_bytes() override { return static_cast<int64_t>(properties().totalGlobalMem); }
+  int64_t total_bytes() override {
+    return c10::cuda::device_count() == 0 ? 0 : static_cast<int64_t>(properties().totalGlobalMem);
+  }
   int64_t peak_bytes() override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
     return stats.allocated_bytes[0].peak;  // 0: all pools together
