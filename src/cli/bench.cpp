@@ -74,15 +74,27 @@ class Bench {
       try {
         device_.is_cuda() ? one_by_one(all[i]) : in_turns(all[i]);
       } catch (...) {  // what was measured before is shown all the same
-        std::erase_if(all[i], [](const Row& row) { return row.ms.empty(); });
+        const size_t schemes = all[i].size();
+        std::erase_if(all[i], [](const Row& row) { return !row.measured; });
         if (!all[i].empty()) print();
-        rethrow_with_advice(failing_, device_);
+        rethrow(schemes);
       }
       print();
     }
   }
 
  private:
+  [[noreturn]] void rethrow(size_t schemes) const {
+    try {
+      rethrow_with_advice(failing_, device_);
+    } catch (const OutOfMemory& e) {
+      if (device_.is_cuda() || schemes == 1) throw;
+      throw OutOfMemory(e.what(), e.advice() + fmt::format("  bench itself: the models of {} schemes take turns, and "
+                                                           "all have their memory; fewer --schemes\n",
+                                                           schemes));
+    }
+  }
+
   std::vector<Row> rows_of(const std::string& workload) const {
     std::vector<Row> rows;
     for (const std::string& scheme : scheme_names_in(o_.schemes)) {
@@ -93,6 +105,7 @@ class Bench {
             "{}: data.document_masking is true, but bench's random inputs have no documents: "
             "--set data.document_masking=false",
             workload);
+      check_execution(row.recipe, device_);
       rows.push_back(std::move(row));
     }
     return rows;
@@ -166,6 +179,7 @@ class Bench {
   /// before.
   void finish(Row& row) {
     row.peak_gb = static_cast<double>(gpu_tools()->peak_bytes()) / (1 << 30);
+    row.measured = true;
     time_updates(row);
     if (!o_.profile) return;
     fmt::print("{} {}, one step, kernel by kernel:\n{}", row.recipe.name, row.recipe.model.scheme,
@@ -185,6 +199,7 @@ class Bench {
         for (int64_t i = 0; i <= o_.steps; ++i) {
           const double ms = timed_step(row);
           if (i > 0) row.ms.push_back(ms);  // the first after a change of model warms the caches
+          row.measured = row.measured || i == o_.steps;
         }
     for (Row& row : rows) time_updates(row);
   }
@@ -237,7 +252,7 @@ void add_bench(CLI::App& app) {
       return bench_ops(o->device, o->json, o->workloads);
     }
     if (o->workloads.empty()) throw UsageError("bench: name a workload or a recipe, or --ops");
-    if (select_device(o->device).is_cpu()) refuse({"--eager", "--profile"}, "is for a GPU");
+    if (select_device(o->device).is_cpu()) refuse({"--eager", "--profile", "--rest"}, "is for a GPU");
     Bench(*o).run();
   });
 }

@@ -226,7 +226,7 @@ void bench_ops(const std::string& device, bool json, const std::vector<std::stri
   bench_products(timer);
   bench_columns_and_dropout(timer);
   bench_experts(timer);
-  timer.require_any();
+  timer.require_all();
   if (!json) fmt::print("{}, cold caches\n{}", gpu_tools()->device_name(), timer.table());
 }
 

@@ -19,7 +19,7 @@ struct Row {
   std::vector<double> ms;
   double first_step_s = 0, peak_gb = 0, parameters = 0, update_ms = 0;
   int64_t step = 0;
-  bool graph = false;
+  bool graph = false, measured = false;  // a whole round of it
 
   /// The time below which `share` of the steps lie.
   double quantile(double share) const {

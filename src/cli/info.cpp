@@ -7,6 +7,7 @@
 #include "cli/common.h"
 #include "data/source.h"
 #include "train/checkpoint.h"
+#include "train/device.h"
 #include "train/execution.h"
 #include "train/lm_task.h"
 #include "train/memory.h"
@@ -60,6 +61,7 @@ struct Options {
 };
 
 void run(const Options& o) {
+  select_device("auto");  // so that the memory of a GPU is known, where there is one
   if (!std::filesystem::is_directory(o.what)) return print_recipe(load_recipe(o.what, o.set));
   if (!o.set.empty()) fail("info: --set {} is for a recipe, and {} is a folder", o.set.front(), o.what);
   const Checkpoint c = find_checkpoint(o.what);

@@ -29,10 +29,9 @@ OpTimer::OpTimer(at::Device on, bool json, std::vector<std::string> only)
 
 bool OpTimer::wants(const std::string& op) {
   names_.insert(op);
-  const bool wanted = only_.empty() || std::any_of(only_.begin(), only_.end(), [&](const std::string& part) {
-                        return op.find(part) != std::string::npos;
-                      });
-  any_ = any_ || wanted;
+  bool wanted = only_.empty();
+  for (const std::string& part : only_)
+    if (op.find(part) != std::string::npos) found_.insert(part), wanted = true;
   return wanted;
 }
 
@@ -81,9 +80,10 @@ void OpTimer::row(const std::string& op, const std::string& size, const std::str
   }
 }
 
-void OpTimer::require_any() const {
-  if (!any_)
-    fail("--ops {}: no operator's name has that in it; there are: {}", fmt::join(only_, " "), fmt::join(names_, ", "));
+void OpTimer::require_all() const {
+  for (const std::string& part : only_)
+    if (found_.count(part) == 0)
+      fail("--ops {}: no operator's name has that in it; there are: {}", part, fmt::join(names_, ", "));
 }
 
 std::string OpTimer::table() const { return table_.size() > 1 ? render_text(table_) : ""; }

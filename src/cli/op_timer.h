@@ -25,8 +25,8 @@ class OpTimer {
   /// Times call(set), set in [0, kOpSets), which moves `bytes`, and the copy beside it.
   void row(const std::string& op, const std::string& size, const std::string& pass, int64_t bytes,
            const std::function<void(int)>& call);
-  /// Throws Error with the names there are where none was wanted.
-  void require_any() const;
+  /// Throws Error with the names there are where one of `only` is in none of them.
+  void require_all() const;
   /// The rows so far, for people; empty where they were printed as JSON lines.
   std::string table() const;
 
@@ -38,8 +38,7 @@ class OpTimer {
 
   const bool json_;
   const std::vector<std::string> only_;
-  std::set<std::string> names_;  // asked about
-  bool any_ = false;             // wanted
+  std::set<std::string> names_, found_;  // asked about; of `only`, in one of these
   Table table_;
   at::Tensor head_start_;
 };

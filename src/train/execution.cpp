@@ -88,7 +88,7 @@ bool recompute_serves(Recompute policy, at::Device device) {
   return !device.is_cpu() || policy == Recompute::none || policy == Recompute::block;
 }
 
-Execution prepare_execution(const Recipe& recipe, at::Device device) {
+Execution check_execution(const Recipe& recipe, at::Device device) {
   Execution e;
   e.device = device;
   e.recompute = recompute_of(recipe, device);
@@ -96,6 +96,11 @@ Execution prepare_execution(const Recipe& recipe, at::Device device) {
     fail("train.recompute is {}, which only the kernels of a GPU can: use none, block or auto on a CPU",
          recompute_name(e.recompute));
   e.graph = use_graph(recipe, device);
+  return e;
+}
+
+Execution prepare_execution(const Recipe& recipe, at::Device device) {
+  Execution e = check_execution(recipe, device);
   if (device.is_cuda()) {
     e.deterministic = recipe.train.deterministic;
     set_deterministic(e.deterministic);

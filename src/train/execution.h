@@ -33,8 +33,10 @@ struct Execution {
   std::string json(int64_t step) const;
 };
 
-/// Throws Error naming the key where a recipe demands what the device cannot do. Makes LibTorch's algorithms
-/// deterministic where the recipe asks for it: call it before the first use of a GPU.
+/// Throws Error naming the key where a recipe demands what the device cannot do. Who attends is left open.
+Execution check_execution(const Recipe& recipe, at::Device device);
+/// The same, and makes LibTorch's algorithms deterministic where the recipe asks for it: call it before the first use
+/// of a GPU.
 Execution prepare_execution(const Recipe& recipe, at::Device device);
 
 }  // namespace siamese

@@ -239,7 +239,8 @@ std::string memory_advice(const Recipe& recipe, int64_t parameters, at::Device d
   changed.model.stream_dtype = "bfloat16";
   advise("model.stream_dtype", recipe.model.stream_dtype, "bfloat16", changed, policy);
   if (text.size() == nothing || p.activations() < p.total() / 2)
-    text += "  the model: fewer model.n_layers, a smaller model.d_model or model.vocab_size\n";
+    text += fmt::format("  the model: fewer model.n_layers, a smaller model.d_model{}\n",
+                        recipe.model.family == "lm" ? " or model.vocab_size" : "");
   return text;
 }
 

@@ -26,8 +26,8 @@ class OutOfMemory : public Error {
 /// allocation on the host.
 std::string torch_message(const std::string& what);
 
-/// In a handler: throws OutOfMemory if what is being handled says that memory ran out, in whichever of LibTorch's ways;
-/// throws it again if it says something else.
+/// In a handler: throws OutOfMemory if what is being handled says that memory ran out, the device's or the host's, as
+/// LibTorch's allocators, CUDA and C++ say it; throws it again if it says something else.
 [[noreturn]] void rethrow_with_advice(const Recipe& recipe, at::Device device);
 
 }  // namespace siamese

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <regex>
 
 #include <nlohmann/json.hpp>
@@ -152,8 +153,8 @@ TEST(Commands, CompareGoesOnWhenASchemeDiverges) {
 }
 
 TEST(Commands, BenchTimesSchemes) {
-  const Outcome bench = run_siamese(
-      {"bench", "lm-pico", "--schemes", "siamese,pre", "--steps", "1", "--rounds", "1", "--threads", "1", "--json"});
+  const Outcome bench = run_siamese({"bench", "lm-pico", "--schemes", "siamese,pre", "--steps", "1", "--rounds", "1",
+                                     "--threads", "1", "--json", "--device", "cpu"});
   ASSERT_EQ(bench.status, 0) << bench.err;
   ASSERT_EQ(lines(bench.out).size(), 2U);
   const auto first = nlohmann::json::parse(lines(bench.out)[0]), second = nlohmann::json::parse(lines(bench.out)[1]);
@@ -168,10 +169,15 @@ TEST(Commands, BenchTimesSchemes) {
 
 // Before anything is timed.
 TEST(Commands, BenchFindsMistakesFirst) {
-  const Outcome bench = run_siamese({"bench", "lm-pico", "no-such-recipe", "--steps", "1", "--json"});
-  EXPECT_EQ(bench.status, 1);
-  EXPECT_EQ(bench.out, "");
-  EXPECT_TRUE(contains(bench.err, "no-such-recipe")) << bench.err;
+  const TempFolder folder;
+  const std::string wrong = folder / "wrong.yaml";  // no mistake on a GPU
+  std::ofstream(wrong) << run_siamese({"recipe", "lm-pico", "--set", "train.graph=on"}).out;
+  for (const std::string& mistake : {std::string("no-such-recipe"), wrong}) {
+    const Outcome bench = run_siamese({"bench", "lm-pico", mistake, "--steps", "1", "--json", "--device", "cpu"});
+    EXPECT_EQ(bench.status, 1);
+    EXPECT_EQ(bench.out, "") << mistake;
+    EXPECT_TRUE(contains(bench.err, mistake == wrong ? "train.graph" : mistake)) << bench.err;
+  }
 }
 
 // A step of three micro-batches has three times the tokens; how long it takes is the machine's.

@@ -177,8 +177,8 @@ TEST_F(Train, TooLittleMemoryIsAMessage) {
   GTEST_SKIP() << "AddressSanitizer needs the address space for itself";
 #endif
   const Args large = {"--set", "model.vocab_size=16777216", "--set", "model.d_model=4096"};  // 256 GiB of embedding
-  for (const Args& args : {tiny_train(folder_ / "run", 4, 2), Args{"bench", "lm-pico", "--schemes", "pre"}}) {
-    const Outcome outcome = run_siamese(args + large, {.memory = 32L << 30});
+  for (const Args& args : {tiny_train(folder_ / "run", 4, 2), Args{"bench", "lm-pico", "--schemes", "pre,siamese"}}) {
+    const Outcome outcome = run_siamese(args + large + Args{"--device", "cpu"}, {.memory = 32L << 30});
     EXPECT_EQ(outcome.status, 1) << shown(args);
     const std::vector<std::string> said = lines(outcome.err);
     ASSERT_GT(said.size(), 2U) << outcome.err;
@@ -188,6 +188,7 @@ TEST_F(Train, TooLittleMemoryIsAMessage) {
     EXPECT_TRUE(contains(outcome.err, "what to change:")) << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "  this machine has ")) << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "  the model")) << outcome.err;  // nothing else would do
+    EXPECT_EQ(contains(outcome.err, "fewer --schemes"), args[0] == "bench") << outcome.err;
   }
 }
 

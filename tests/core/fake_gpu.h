@@ -49,13 +49,14 @@ class FakeTools final : public GpuTools {
   int capability(int) override { return 0; }
   bool attention_in_one_pass(int64_t, int64_t, int64_t, int64_t) override { return false; }
   bool attention_norms_fit(int64_t, int64_t, int64_t, int64_t, int64_t) override { return false; }
-  int64_t total_bytes() override { return 0; }
+  int64_t total_bytes() override { return total; }
   int64_t peak_bytes() override { return 0; }
   void reset_peak() override {}
   void release() override {}
   void synchronize() override {}
 
   int lanes = 0;
+  int64_t total = 0;
   std::string chosen, used = "not called";
 };
 

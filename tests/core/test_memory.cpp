@@ -1,4 +1,5 @@
 // The estimate of what a step keeps in memory: against peaks measured on an H200, by policy, and as the user reads it.
+#include "fake_gpu.h"
 #include "gpu.h"
 #include "ops/attention_norms.h"
 #include "ops/own_attention.h"
@@ -6,6 +7,7 @@
 #include "train/execution.h"
 #include "train/lm_task.h"
 #include "train/memory.h"
+#include "train/out_of_memory.h"
 
 namespace siamese {
 namespace {
@@ -90,6 +92,44 @@ TEST(Memory, StartUpLines) {
   const Recipe tiny = lm_400m("siamese", {"model.d_model=64", "model.n_layers=1", "model.n_heads=1",
                                           "train.batch_size=1", "train.micro_batch_size=1"});
   EXPECT_EQ(memory_lines(tiny, count_of(tiny), at::kCPU).find("more than"), std::string::npos);
+}
+
+TEST(Memory, KnowsWhatAGpuHas) {
+  GpuTools* const before = gpu_tools();
+  FakeTools tools;
+  set_gpu_tools(&tools);
+  const Recipe r = lm_400m("siamese");
+  const std::string unknown = memory_lines(r, count_of(r), at::kCUDA);
+  tools.total = int64_t{8} << 30;
+  const std::string small = memory_lines(r, count_of(r), at::kCUDA), advice = memory_advice(r, count_of(r), at::kCUDA);
+  tools.total = int64_t{1} << 40;
+  const std::string large = memory_lines(r, count_of(r), at::kCUDA);
+  set_gpu_tools(before);
+  EXPECT_NE(small.find("that is more than the 8.0 GiB of this GPU"), std::string::npos) << small;
+  EXPECT_NE(advice.find("this GPU has"), std::string::npos) << advice;
+  for (const std::string& text : {unknown, large}) EXPECT_EQ(text.find("more than"), std::string::npos) << text;
+}
+
+TEST(Memory, SaysWhichMemoryRanOut) {
+  const Recipe r = lm_400m("siamese");
+  const auto said = [&](const auto& thrown, at::Device device) {
+    try {
+      try {
+        throw thrown;
+      } catch (...) {
+        rethrow_with_advice(r, device);
+      }
+    } catch (const OutOfMemory& e) {
+      return e.what() + std::string("\n") + e.advice();
+    } catch (const c10::Error&) {
+      return std::string("something else");
+    }
+  };
+  const c10::Error graph({"f", "x.cpp", 1}, "CUDA error: out of memory"), other({"f", "x.cpp", 1}, "CUDA error: lost");
+  EXPECT_NE(said(graph, at::kCUDA).find("\nwhat uses memory:"), std::string::npos) << said(graph, at::kCUDA);
+  EXPECT_EQ(said(other, at::kCUDA), "something else");
+  EXPECT_NE(said(std::bad_alloc(), at::kCPU).find("\nwhat uses memory:"), std::string::npos);
+  EXPECT_EQ(said(std::bad_alloc(), at::kCUDA), "out of memory (the machine's memory, not the GPU's)\n");
 }
 
 TEST(Memory, AdviceNamesWhatUsesItAndWhatToChange) {

@@ -1,7 +1,10 @@
 #include "ops/cuda/product_cache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -23,6 +26,23 @@ std::string folder() {
   const char* home = std::getenv("HOME");
   return home != nullptr && *home != 0 ? std::string(home) + "/.cache/siamese" : "";
 }
+
+/// One process at a time reads the file and writes it anew; where that cannot be had, all the same.
+class Locked {
+ public:
+  explicit Locked(const std::string& file) : descriptor_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
+    while (descriptor_ >= 0 && flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+  ~Locked() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+ private:
+  int descriptor_;
+};
 
 ProductList stored(const std::string& file, const std::string& origin) {
   std::ostringstream text;
@@ -62,15 +82,17 @@ void ProductCache::add(const std::string& key, const cublasLtMatmulAlgo_t& algo)
   if (file_.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(file_).parent_path(), ignored);
+  const Locked locked(file_ + ".lock");
   ProductList all = algorithms_;
   all.merge(stored(file_, origin_));  // what other processes have added meanwhile
-  const std::string temporary = file_ + "." + std::to_string(getpid());
-  {
-    std::ofstream out(temporary);
-    out << to_text(all, origin_);
-    if (!out) return;
-  }
-  std::filesystem::rename(temporary, file_, ignored);
+  const std::string temporary = file_ + ".tmp";
+  std::ofstream out(temporary);
+  out << to_text(all, origin_);
+  out.close();
+  if (out)
+    std::filesystem::rename(temporary, file_, ignored);
+  else  // the disk is full: what was there stays
+    std::filesystem::remove(temporary, ignored);
 }
 
 }  // namespace siamese
