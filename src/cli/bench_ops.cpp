@@ -226,8 +226,9 @@ void bench_ops(const std::string& device, bool json, const std::vector<std::stri
   bench_products(timer);
   bench_columns_and_dropout(timer);
   bench_experts(timer);
+  if (const std::string table = timer.table(); !table.empty())
+    fmt::print("{}, cold caches\n{}", gpu_tools()->device_name(), table);
   timer.require_all();
-  if (!json) fmt::print("{}, cold caches\n{}", gpu_tools()->device_name(), timer.table());
 }
 
 }  // namespace siamese::cli

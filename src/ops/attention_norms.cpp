@@ -1,5 +1,6 @@
 #include "ops/attention_norms.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -40,12 +41,12 @@ bool environment_says(const char* name, const char* value) {
   const char* given = std::getenv(name);
   return given != nullptr && std::strcmp(given, value) == 0;
 }
-bool& inside() {
-  static bool yes = !environment_says("SIAMESE_NORMS_INSIDE", "0");
+std::atomic<bool>& inside() {
+  static std::atomic<bool> yes{!environment_says("SIAMESE_NORMS_INSIDE", "0")};
   return yes;
 }
-bool& lean_ones() {
-  static bool yes = environment_says("SIAMESE_LEAN_NORMS", "1");
+std::atomic<bool>& lean_ones() {
+  static std::atomic<bool> yes{environment_says("SIAMESE_LEAN_NORMS", "1")};
   return yes;
 }
 

@@ -1,6 +1,7 @@
 // Norms inside the projection and attention's backward pass are tried once before they are taken.
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 
 #include "ops/attention_norms.h"
@@ -61,16 +62,19 @@ double attention_norms_error(int64_t heads, at::Device device) {
 
 namespace {
 
-bool right(int64_t heads, at::Device device) {
+/// What speaks against them; "" if nothing does.
+std::string objection(int64_t heads, at::Device device) {
   constexpr double most = 0.02;  // bf16's rounding, some of it twice
   static std::mutex mutex;       // autograd's threads
-  static std::map<std::tuple<int, int64_t, bool>, bool> known;
+  static std::map<std::tuple<int, int64_t, bool>, std::string> known;
   const std::lock_guard lock(mutex);
-  const auto [found, first] = known.try_emplace({device.index(), heads, lean_norms()}, false);
+  const auto [found, first] = known.try_emplace({device.index(), heads, lean_norms()});
   if (!first) return found->second;
   try {
-    found->second = attention_norms_error(heads, device) < most;
-  } catch (const c10::Error&) {  // a kernel that cannot run here after all
+    const double error = attention_norms_error(heads, device);
+    if (!(error < most)) found->second = c10::str("their error on an example is ", error);
+  } catch (const c10::Error& e) {  // a kernel that cannot run here after all
+    found->second = e.what_without_backtrace();
   }
   return found->second;
 }
@@ -78,11 +82,11 @@ bool right(int64_t heads, at::Device device) {
 }  // namespace
 
 bool attention_norms_right(int64_t heads, at::Device device) {
-  if (right(heads, device)) return true;
-  if (!lean_norms()) return false;
-  TORCH_WARN("SIAMESE_LEAN_NORMS=1: these kernels are wrong here on an example, so the others are taken");
+  const std::string why = objection(heads, device);
+  if (why.empty() || !lean_norms()) return why.empty();
+  TORCH_WARN("SIAMESE_LEAN_NORMS=1: other kernels are taken: ", why);
   set_lean_norms(false);
-  return right(heads, device);
+  return objection(heads, device).empty();
 }
 
 }  // namespace siamese

@@ -1,6 +1,7 @@
 #include "ops/lm_head_loss.h"
 
 #include "ops/cross_entropy.h"
+#include "ops/gemm.h"
 #include "ops/linear.h"
 
 namespace siamese {
@@ -50,17 +51,13 @@ void add_weight_gradient(Tensor& sum, const Tensor& z, const Tensor& x, bool onl
   }
 }
 
-/// The rows of g_hidden from `begin` on ← z·weight. On the CPU `project` knows the fastest product.
+/// The rows of g_hidden from `begin` on ← z·weight.
 void put_hidden_gradient(Tensor& g_hidden, int64_t begin, const Tensor& z, const Tensor& weight, bool only) {
-  if (only) {
-    g_hidden = z.is_cpu() ? project(z, weight.t()) : at::mm(z, weight);
-    return;
-  }
-  Tensor rows = g_hidden.slice(0, begin, begin + z.size(0));
-  if (z.is_cpu())
-    rows.copy_(project(z, weight.t()));
+  const Tensor rows = z.is_cpu() ? project(z, weight.t()) : gemm(z, weight, false, false);
+  if (only)
+    g_hidden = rows;
   else
-    at::mm_out(rows, z, weight);
+    g_hidden.slice(0, begin, begin + z.size(0)).copy_(rows);
 }
 
 using WithGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
@@ -83,7 +80,7 @@ WithGradients run(const Tensor& hidden_in, const Tensor& weight_in, const Tensor
   for (int64_t begin = 0; begin < rows; begin += chunk_rows) {
     const int64_t end = std::min(rows, begin + chunk_rows);
     const Tensor x = hidden.slice(0, begin, end);
-    const Tensor z = x.is_cpu() ? project(x, weight) : at::mm(x, weight.t());
+    const Tensor z = x.is_cpu() ? project(x, weight) : gemm(x, weight, false, true);
     cross_entropy_rows_(z, targets.slice(0, begin, end), count, losses.slice(0, begin, end),
                         squares.slice(0, begin, end), {ignore, scale, z_factor}, want_hidden || want_weight);
     if (want_hidden) put_hidden_gradient(g_hidden, begin, z, weight, only);

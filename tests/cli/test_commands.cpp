@@ -98,6 +98,11 @@ TEST(Commands, InfoOfARecipeAndOfARun) {
   // What `train` refuses there is not planned for.
   const Outcome on_gpu = run_siamese({"info", "lm-400m", "--set", "train.recompute=norms"});
   EXPECT_FALSE(contains(on_gpu.out, "on a CPU")) << on_gpu.out;
+  // A driver, but no GPU that this process may use.
+  const Outcome hidden = run_siamese({"info", "lm-400m", "--set", "model.scheme=siamese_hybrid"},
+                                     {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
+  EXPECT_EQ(hidden.status, 0) << hidden.err;
+  EXPECT_TRUE(contains(hidden.out, "on a GPU, training\n")) << hidden.out;
   ASSERT_EQ(run_siamese(tiny_train(folder / "run", 4, 2)).status, 0);
   for (const std::string& path : {folder / "run", folder / "run/checkpoints/step-00000004"}) {
     const Outcome run = run_siamese({"info", path});

@@ -114,6 +114,7 @@ TEST_F(GpuHead, ManyRows) {
     EXPECT_TRUE(at::equal(losses.isfinite(), numbers)) << vocab;
     EXPECT_TRUE(off.le(least + 1e-5 * loss.abs()).masked_select(numbers).all().item<bool>()) << vocab;
     EXPECT_TRUE(at::allclose(z.to(at::kDouble), g, 5e-3, 1e-9, /*equal_nan=*/true)) << vocab;
+    EXPECT_LE(losses[650].item<float>(), 1.2e-7f);
     const at::Tensor rows_of_numbers = g.isfinite().all(-1);
     EXPECT_TRUE(at::allclose(squares.to(at::kDouble).masked_select(rows_of_numbers),
                              lse.square().masked_select(rows_of_numbers), 1e-5, 1e-5))

@@ -85,7 +85,10 @@ class CudaTools final : public GpuTools {
   std::string products() override { return chosen_products(); }
   void use_products(const std::string& text) override { prefer_products(text); }
   int capability(int device) override {
-    if (device < 0) device = c10::cuda::current_device();
+    if (device < 0) {
+      if (c10::cuda::device_count() == 0) return 0;  // a driver, but no GPU that it may use
+      device = c10::cuda::current_device();
+    }
     int major = 0, minor = 0;
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));

@@ -30,7 +30,7 @@ std::string folder() {
 /// One process at a time reads the file and writes it anew; where that cannot be had, all the same.
 class Locked {
  public:
-  explicit Locked(const std::string& file) : descriptor_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
+  explicit Locked(const std::string& file) : descriptor_(open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0644)) {
     while (descriptor_ >= 0 && flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
     }
   }
@@ -85,7 +85,7 @@ void ProductCache::add(const std::string& key, const cublasLtMatmulAlgo_t& algo)
   const Locked locked(file_ + ".lock");
   ProductList all = algorithms_;
   all.merge(stored(file_, origin_));  // what other processes have added meanwhile
-  const std::string temporary = file_ + ".tmp";
+  const std::string temporary = file_ + "." + std::to_string(getpid());
   std::ofstream out(temporary);
   out << to_text(all, origin_);
   out.close();
