@@ -98,16 +98,17 @@ struct Shared {
     const Lane lane;
     float4 turn_by[8];
     angles.load(turn_by, lane, row);
-    through_norm_told(g_v, Held{v}, lane, 1.f, make_float2(rho.z, rho.w), memory.gains(2), memory.inverse_gains(2),
-                      memory.of_values(mine, lane.warp));
-    turn_back(g_k, turn_by);
+    through_norm_told(g_v, Held{v}, Unturned{}, lane, 1.f, make_float2(rho.z, rho.w), memory.gains(2),
+                      memory.inverse_gains(2), memory.of_values(mine, lane.warp));
+    const float2 rho_k = make_float2(rho.x, rho.y);
+    const uint32_t sums = memory.of_keys(mine, lane.warp);
     if (lean && told)
-      return through_norm_told(g_k, HeldTurned{{k}, turn_by}, lane, shape.scale, make_float2(rho.x, rho.y),
-                               memory.gains(1), memory.inverse_gains(1), memory.of_keys(mine, lane.warp));
+      return through_norm_told(g_k, Held{k}, TurnedBy{turn_by}, lane, shape.scale, rho_k, memory.gains(1),
+                               memory.inverse_gains(1), sums);
+    turn_back(g_k, turn_by);
     hopper::barrier_wait(memory.barrier(mine), phase);
     phase ^= 1;
-    through_norm(g_k, place_of_keys(0), lane, shape.scale, make_float2(rho.x, rho.y), memory.gains(1),
-                 memory.of_keys(mine, lane.warp));
+    through_norm(g_k, Stored{place_of_keys(0), lane}, lane, shape.scale, rho_k, memory.gains(1), sums);
   }
 };
 
@@ -162,16 +163,17 @@ __device__ __forceinline__ void add_up(int count, float scale, bool turned, Memo
       const Lane lane;
       const uint32_t place = last.stage();
       last.wait_filled();
-      if (turned) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-          turn_back(d, i, hopper::shared_float4(place + kTile64 + OrderedAngles::index(lane.warp, i, lane.lane) * 16));
-      }
+      const Stored stored{place, lane};
+      const TurnedByStored angles{place + kTile64, lane};
       if (lean && told) {
-        through_norm_told(d, StoredTurned{place, place + kTile64, lane}, lane, scale, rho, norms.gains(0),
-                          norms.inverse_gains(0), norms.of_queries(lane.warp));
-      } else if (normed) {
-        through_norm(d, place, lane, scale, rho, norms.gains(0), norms.of_queries(lane.warp));
+        through_norm_told(d, stored, angles, lane, scale, rho, norms.gains(0), norms.inverse_gains(0),
+                          norms.of_queries(lane.warp));
+      } else {
+        if (turned) {
+#pragma unroll
+          for (int i = 0; i < 8; ++i) turn_back(d, i, angles(i % 4, i / 4));
+        }
+        if (normed) through_norm(d, stored, lane, scale, rho, norms.gains(0), norms.of_queries(lane.warp));
       }
       store_rows(place, d, lane, normed ? 1.f : scale, normed ? 1.f : scale);
       hopper::fence_for_copies();

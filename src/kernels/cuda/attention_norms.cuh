@@ -7,6 +7,8 @@
 // nothing else then: cos² + sin² = 1). A gain of 0 counts as 2⁻⁶⁰ (head_gain), in the forward pass too.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/attention_hopper.cuh"
 #include "kernels/cuda/head_gain.cuh"
 
@@ -115,15 +117,46 @@ __device__ __forceinline__ void add_quad(float (&rows)[2]) {
   }
 }
 
-/// d: accumulators of g', scale·d is g'; becomes g_x = t - ρ²·mean(t·x)·x with t = ρ·γ·g'. x lies in a tile; `rho` of a
-/// thread's two rows. Adds g'·x̂ to `sums`.
-__device__ __forceinline__ void through_norm(float (&d)[32], uint32_t tile, const Lane& lane, float scale, float2 rho,
-                                             uint32_t gains, uint32_t sums) {
-  auto load = [&](int j) {
+/// A thread's rows of a head, chunk by chunk: from a tile.
+struct Stored {
+  uint32_t tile;
+  const Lane& lane;
+
+  __device__ Pairs operator()(int j) const {
     Pairs p;
     hopper::load_matrices(lane.matrix_pair(tile, j), p.low[0], p.low[1], p.high[0], p.high[1]);
     return p;
-  };
+  }
+};
+/// The same as the first operand of products holds them.
+struct Held {
+  const uint32_t (&rows)[16];
+
+  __device__ Pairs operator()(int j) const {
+    return {{rows[2 * j], rows[2 * j + 1]}, {rows[2 * j + 8], rows[2 * j + 9]}};
+  }
+};
+
+/// By which angles R turned a chunk of them: by none; by those held; by those that lie at `at` in their order.
+struct Unturned {};
+struct TurnedBy {
+  const float4 (&angles)[8];
+
+  __device__ float4 operator()(int j, int r) const { return angles[j + 4 * r]; }
+};
+struct TurnedByStored {
+  uint32_t at;
+  const Lane& lane;
+
+  __device__ float4 operator()(int j, int r) const {
+    return hopper::shared_float4(at + OrderedAngles::index(lane.warp, j + 4 * r, lane.lane) * 16);
+  }
+};
+
+/// d: accumulators of g', scale·d is g'; becomes g_x = t - ρ²·mean(t·x)·x with t = ρ·γ·g'. x lies in a tile; `rho` of a
+/// thread's two rows. Adds g'·x̂ to `sums`.
+__device__ __forceinline__ void through_norm(float (&d)[32], const Stored& rows, const Lane& lane, float scale,
+                                             float2 rho, uint32_t gains, uint32_t sums) {
   const float factor[2] = {rho.x * scale, rho.y * scale};
   float mean[2] = {0.f, 0.f};
   ColumnsOfWarp columns;
@@ -131,7 +164,7 @@ __device__ __forceinline__ void through_norm(float (&d)[32], uint32_t tile, cons
   for (int j = 0; j < 4; ++j) {
     const uint32_t at = gains + (8 * j + lane.column) * 4;
     const float2 gain[2] = {hopper::shared_float2(at), hopper::shared_float2(at + 128)};
-    const Pairs pairs = load(j);
+    const Pairs pairs = rows(j);
     float column[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -149,7 +182,7 @@ __device__ __forceinline__ void through_norm(float (&d)[32], uint32_t tile, cons
   const float share[2] = {mean[0] * rho.x * rho.x * (1.f / kHead), mean[1] * rho.y * rho.y * (1.f / kHead)};
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const Pairs pairs = load(j);
+    const Pairs pairs = rows(j);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float *a = &d[4 * j + 2 * r], *b = a + 16;
@@ -159,80 +192,56 @@ __device__ __forceinline__ void through_norm(float (&d)[32], uint32_t tile, cons
   }
 }
 
-/// y as the first operand of products holds it: of v, which was not turned, γ·x̂.
-struct Held {
-  const uint32_t (&y)[16];
-
-  __device__ Pairs operator()(int j) const { return {{y[2 * j], y[2 * j + 1]}, {y[2 * j + 8], y[2 * j + 9]}}; }
-};
-/// The same of k, turned back.
-struct HeldTurned {
-  const Held held;
-  const float4 (&turn_by)[8];
-
-  struct Chunk {
-    Pairs y;
-    float4 turn_by[2];
-    __device__ float4 operator()(int r) const { return turned_back(y(r), turn_by[r]); }
-  };
-  __device__ Chunk operator()(int j) const { return {held(j), {turn_by[j], turn_by[j + 4]}}; }
-};
-/// Of q, from a tile and from the angles that lie at `angles` in their order.
-struct StoredTurned {
-  uint32_t tile, angles;
-  const Lane& lane;
-
-  __device__ HeldTurned::Chunk operator()(int j) const {
-    HeldTurned::Chunk c;
-    hopper::load_matrices(lane.matrix_pair(tile, j), c.y.low[0], c.y.low[1], c.y.high[0], c.y.high[1]);
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      c.turn_by[r] = hopper::shared_float4(angles + OrderedAngles::index(lane.warp, j + 4 * r, lane.lane) * 16);
-    return c;
-  }
-};
-
-/// The same where γ·x̂ is told: u = told(j)(row) of a thread's columns. d times `scale` is g', and becomes
-/// ρ(γ·g' - mean(g'·u)·u/γ). Adds g'·u to `sums`: γ times what is wanted. `inverse`: 1/γ.
-template <class Told>
-__device__ __forceinline__ void through_norm_told(float (&d)[32], const Told& told, const Lane& lane, float scale,
-                                                  float2 rho, uint32_t gains, uint32_t inverse, uint32_t sums) {
+/// The same where y tells x: d are accumulators of g, not turned back yet, rows(j) are of y, u = Rᵀy = γ·x̂. As R only
+/// turns, Σ γ·g'·x̂ = Σ g'·u = Σ g·y, so that one more look at each turns both: g_x = ρ(γ·g' - mean(g·y)·u/γ). Adds g'·u
+/// to `sums`: γ times what is wanted. `inverse`: 1/γ.
+template <class Rows, class Turned>
+__device__ __forceinline__ void through_norm_told(float (&d)[32], const Rows& rows, const Turned& turned,
+                                                  const Lane& lane, float scale, float2 rho, uint32_t gains,
+                                                  uint32_t inverse, uint32_t sums) {
   float mean[2] = {0.f, 0.f};
-  ColumnsOfWarp columns;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const auto chunk = told(j);
-    float column[4] = {0.f, 0.f, 0.f, 0.f};
+    const Pairs pairs = rows(j);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float *a = &d[4 * j + 2 * r], *b = a + 16;
-      a[0] *= scale, a[1] *= scale, b[0] *= scale, b[1] *= scale;
-      const float4 v = chunk(r);
-      const float p[4] = {a[0] * v.x, a[1] * v.y, b[0] * v.z, b[1] * v.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) column[i] += p[i];
-      mean[r] += p[0] + p[1] + p[2] + p[3];
+      const float *a = &d[4 * j + 2 * r], *b = a + 16;
+      const float4 y = pairs(r);
+      mean[r] += a[0] * y.x + a[1] * y.y + b[0] * y.z + b[1] * y.w;
     }
-    columns.take(column, j, lane);
   }
-  columns.add_to(sums, lane);
   add_quad(mean);
-  const float factor[2] = {rho.x, rho.y}, share[2] = {mean[0] * rho.x * (1.f / kHead), mean[1] * rho.y * (1.f / kHead)};
+  __syncwarp();
+  const float factor[2] = {rho.x * scale, rho.y * scale};
+  const float share[2] = {mean[0] * factor[0] * (1.f / kHead), mean[1] * factor[1] * (1.f / kHead)};
+  ColumnsOfWarp columns;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const uint32_t at = (8 * j + lane.column) * 4;
     const float2 gain[2] = {hopper::shared_float2(gains + at), hopper::shared_float2(gains + at + 128)};
     const float2 over[2] = {hopper::shared_float2(inverse + at), hopper::shared_float2(inverse + at + 128)};
-    const auto chunk = told(j);
+    const Pairs pairs = rows(j);
+    float column[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float *a = &d[4 * j + 2 * r], *b = a + 16;
-      const float4 v = chunk(r);
+      float4 u = pairs(r);
+      if constexpr (!std::is_same_v<Turned, Unturned>) {
+        const float4 angles = turned(j, r);
+        u = turned_back(u, angles);
+        turn_back(d, j + 4 * r, angles);
+      }
       const float f = factor[r], s = share[r];
-      a[0] = f * gain[0].x * a[0] - s * over[0].x * v.x, a[1] = f * gain[0].y * a[1] - s * over[0].y * v.y;
-      b[0] = f * gain[1].x * b[0] - s * over[1].x * v.z, b[1] = f * gain[1].y * b[1] - s * over[1].y * v.w;
+      column[0] += a[0] * u.x, column[1] += a[1] * u.y, column[2] += b[0] * u.z, column[3] += b[1] * u.w;
+      a[0] = f * gain[0].x * a[0] - s * over[0].x * u.x, a[1] = f * gain[0].y * a[1] - s * over[0].y * u.y;
+      b[0] = f * gain[1].x * b[0] - s * over[1].x * u.z, b[1] = f * gain[1].y * b[1] - s * over[1].y * u.w;
     }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) column[i] *= scale;
+    columns.take(column, j, lane);
+    __syncwarp();
   }
+  columns.add_to(sums, lane);
 }
 
 }  // namespace siamese::kernels::attention
