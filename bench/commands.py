@@ -34,7 +34,7 @@ def positive(text):
 
 
 def seconds(text):
-    """For argparse: a rest."""
+    """For argparse: a rest, or how long to measure."""
     if not 0 <= float(text) <= 600:
         raise ValueError
     return float(text)
@@ -43,6 +43,8 @@ def seconds(text):
 def python_with_torch():
     found = subprocess.run([HERE.parent / "scripts/python-with-torch"], capture_output=True, text=True)
     if found.returncode != 0:
+        if not os.path.exists("/dev/nvidiactl"):
+            fail("there is no NVIDIA GPU here")
         fail("no Python with PyTorch 2.11: activate one, or `make bench` installs it into .venv-bench")
     return found.stdout.strip()
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from commands import check_words, fail, python_with_torch
+from commands import check_words, fail, python_with_torch, seconds
 
 WORKLOADS = {"lm-400m": dict(tokens=32768, length=2048, d=1024, blocks=24, heads=16, kv_heads=16, wide=5632, vocab=50304,
                         parameters=360e6),
@@ -30,7 +30,7 @@ PARTS = ["products", "attention", "others", "norms of q, k, v", *("streams " + s
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("workloads", nargs="*", default=list(WORKLOADS), help="default: all")
-    p.add_argument("--seconds", type=float, default=3, help="of sustained work (default: %(default)s)")
+    p.add_argument("--seconds", type=seconds, default=3, help="of sustained work (default: %(default)s)")
     p.add_argument("--parts", nargs="+", default=PARTS, help=f"of these (default: all): {'; '.join(PARTS)}")
     a = p.parse_args()
     check_words("a workload", a.workloads, WORKLOADS)

@@ -15,6 +15,8 @@ import time
 import torch
 import torch.nn.functional as F
 
+from commands import fail
+
 
 def feed_forward(x, w1, w2):
     a, b = F.linear(x, w1).chunk(2, -1)
@@ -146,6 +148,8 @@ if __name__ == "__main__":
         p.add_argument("--" + key.replace("_", "-"), type=int, default=default, help="default: %(default)s")
     p.add_argument("--rows", default="loop,stacked,sorted,dense", help="which of them (default: %(default)s)")
     a = p.parse_args()
+    if not torch.cuda.is_available():
+        fail("there is no GPU here")
     for kind in a.rows.split(","):
         run(kind, a)
         torch.compiler.reset()

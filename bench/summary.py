@@ -21,5 +21,6 @@ for (scheme, peer), ms in median.items():
     if peer:
         continue
     other = median.get((scheme, True))
-    print(f"{scheme:<16}{ms:>12.1f}{other or float('nan'):>12.1f}{(other / ms if other else float('nan')):>20.3f}"
-          f"{100 * (ms / base - 1):>+9.1f}%   {rows[(scheme, False)]} | {rows.get((scheme, True), [])}")
+    beside = f"{other:>12.1f}{other / ms:>20.3f}" if other else f"{'-':>12}{'-':>20}"
+    print(f"{scheme:<16}{ms:>12.1f}{beside}{100 * (ms / base - 1):>+9.1f}%   {rows[(scheme, False)]} | "
+          f"{rows.get((scheme, True), '-')}")

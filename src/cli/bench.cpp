@@ -13,11 +13,14 @@
 #include "cli/profile.h"
 #include "train/device.h"
 #include "train/execution.h"
+#include "train/memory.h"
 #include "train/models.h"
 #include "train/out_of_memory.h"
 #include "train/step_runner.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/progress.h"
+#include "util/text.h"
 
 namespace siamese::cli {
 namespace {
@@ -69,6 +72,7 @@ class Bench {
   void run() {
     std::vector<std::vector<Row>> all;  // every mistake is found before anything is timed
     for (const std::string& workload : o_.workloads) all.push_back(rows_of(workload));
+    for (size_t i = 0; i < all.size(); ++i) warn_of_memory(o_.workloads[i], all[i]);
     for (size_t i = 0; i < all.size(); ++i) {
       const auto print = [&] { print_rows(o_.workloads[i], all[i], {device_, name_, o_.parts, o_.rest, o_.json}); };
       try {
@@ -93,6 +97,20 @@ class Bench {
                                                            "all have their memory; fewer --schemes\n",
                                                            schemes));
     }
+  }
+
+  /// On a CPU the models of all schemes are there at once.
+  void warn_of_memory(const std::string& workload, const std::vector<Row>& rows) const {
+    double together = 0, most = 0;
+    for (const Row& row : rows) {
+      const double bytes =
+          plan_memory(row.recipe, count_parameters(row.recipe), recompute_of(row.recipe, device_), device_).total();
+      together += bytes, most = std::max(most, bytes);
+    }
+    const double needed = device_.is_cpu() ? together : most, has = memory_of(device_);
+    if (has > 0 && needed > has)
+      fmt::print(stderr, "bench: {} takes about {} of memory, and this {} has {}\n", workload, human_bytes(needed),
+                 device_.is_cpu() ? "machine" : "GPU", human_bytes(has));
   }
 
   std::vector<Row> rows_of(const std::string& workload) const {
@@ -193,13 +211,21 @@ class Bench {
 
   /// On a CPU schemes take turns, so that a machine that slows down slows all of them.
   void in_turns(std::vector<Row>& rows) {
-    for (Row& row : rows) begin(row);
+    ProgressOptions options;
+    options.terminal = stderr_is_terminal();
+    Progress progress("bench", static_cast<int64_t>(rows.size()) * (1 + rounds_ * (o_.steps + 1)), options);
+    int64_t done = 0;
+    for (Row& row : rows) {
+      begin(row);
+      progress.update(++done, fmt::format("{} {}", row.recipe.name, row.recipe.model.scheme));
+    }
     for (int64_t round = 0; round < rounds_; ++round)
       for (Row& row : rows)
         for (int64_t i = 0; i <= o_.steps; ++i) {
           const double ms = timed_step(row);
           if (i > 0) row.ms.push_back(ms);  // the first after a change of model warms the caches
           row.measured = row.measured || i == o_.steps;
+          progress.update(++done, fmt::format("{} {}, {:.1f} ms", row.recipe.name, row.recipe.model.scheme, ms));
         }
     for (Row& row : rows) time_updates(row);
   }
@@ -251,6 +277,8 @@ void add_bench(CLI::App& app) {
              "is for training steps, not for --ops");
       return bench_ops(o->device, o->json, o->workloads);
     }
+    for (const std::string& set : o->set)
+      if (set.starts_with("model.scheme=")) throw UsageError(fmt::format("bench: --set {}: name it in --schemes", set));
     if (o->workloads.empty()) throw UsageError("bench: name a workload or a recipe, or --ops");
     if (select_device(o->device).is_cpu()) refuse({"--eager", "--profile", "--rest"}, "is for a GPU");
     Bench(*o).run();

@@ -39,8 +39,9 @@ void run(const Options& o) {
   TrainRequest request;
   if (o.recipe.empty()) {
     const std::string stored = o.out + "/recipe.yaml";
-    if (!o.resume || !std::filesystem::exists(stored))
-      throw UsageError("a recipe is needed: siamese train RECIPE --out DIR");
+    if (o.resume && !o.out.empty() && !std::filesystem::exists(stored))
+      throw UsageError(fmt::format("--resume --out {}: there is no run (no {})", o.out, stored));
+    if (!o.resume || o.out.empty()) throw UsageError("a recipe is needed: siamese train RECIPE --out DIR");
     request.recipe = load_recipe(stored, o.set);
   } else {
     request.recipe = load_recipe(o.recipe, o.set);

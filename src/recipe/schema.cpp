@@ -233,8 +233,8 @@ std::vector<Field> make_fields() {
        .also = "deterministic_algorithms"},
       {FIELD(train.seed), .help = "of weights, data order and dropout", .range = at_least(0), .also = "random_seed"},
 
-      {FIELD(eval.every), .help = "steps between evaluations; 0: only at the end", .range = at_least(0),
-       .also = "eval_interval eval_every"},
+      {FIELD(eval.every), .help = "steps between evaluations, besides one with every checkpoint; 0: none besides",
+       .range = at_least(0), .also = "eval_interval eval_every"},
       {FIELD(eval.batches), .help = "validation batches an evaluation; 0: all", .range = at_least(0),
        .also = "eval_iters"},
       {FIELD(eval.problems), .help = "arithmetic: held-out problems for exact match", .range = at_least(0),

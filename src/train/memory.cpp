@@ -80,7 +80,8 @@ MemoryPlan block_of(const Recipe& recipe, Recompute policy, at::Device device, b
   const double d = static_cast<double>(m.d_model), heads = static_cast<double>(m.n_heads),
                hidden = static_cast<double>(m.mlp_hidden_size), width = m.activation == "swiglu" ? hidden / 2 : hidden;
   const bool gpu = !device.is_cpu(), kernels = gpu && m.fused;
-  const bool keeps_r = !kernels || m.streams > 0 || one_of(m.scheme, {"reordered", "sandwich", "peri"});
+  const bool keeps_r = !kernels || m.streams > 0 || m.family == "dit" ||  // gated, or normed itself
+                       one_of(m.scheme, {"reordered", "sandwich", "peri"});
   const bool rebuilds = kernels && one_of(m.scheme, {"pre", "post", "reordered", "sandwich", "peri", "hybrid",
                                                      "hybrid_star", "resi_dual", "siamese", "siamese_hybrid"});
   MemoryPlan b;
@@ -110,6 +111,12 @@ double head_bytes(const Recipe& recipe, bool gpu) {
   return static_cast<double>(value) * (static_cast<double>(chunk) * vocab + 2 * n * d) + sums;
 }
 
+/// Of the block whose backward pass runs, where no head's logits took as much before: gradients of the activation's
+/// output and input, and of what the sub-layer reads, writes and leaves.
+double block_work(const ModelConfig& m, double value) {
+  return m.family == "lm" ? 0 : value * static_cast<double>(2 * m.mlp_hidden_size + 3 * m.d_model);
+}
+
 /// The largest micro-batch of at most half of `micro` that divides the batch, or 0.
 int64_t half_or_less(int64_t batch, int64_t micro) {
   int64_t half = micro / 2;
@@ -117,17 +124,16 @@ int64_t half_or_less(int64_t batch, int64_t micro) {
   return half;
 }
 
-/// Bytes of memory that the device has; 0 where there is no such device here.
-double memory_of(at::Device device) {
-  if (device.is_cpu()) return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  return gpu_tools() != nullptr ? static_cast<double>(gpu_tools()->total_bytes()) : 0;
-}
-
 std::string lower(const MemoryPlan& now, const MemoryPlan& then) {
   return human_bytes(std::max(0.0, now.total() - then.total()));
 }
 
 }  // namespace
+
+double memory_of(at::Device device) {
+  if (device.is_cpu()) return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return gpu_tools() != nullptr ? static_cast<double>(gpu_tools()->total_bytes()) : 0;
+}
 
 MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute policy, at::Device device) {
   const TrainConfig& t = recipe.train;
@@ -160,7 +166,7 @@ MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute polic
     add(false, tokens * dense);
     add(true, tokens * (blocks - dense));
   }
-  if (moe.experts > 0) p.work = tokens * mixture_work(recipe.model, low ? 2 : 4);
+  p.work = tokens * (moe.experts > 0 ? mixture_work(recipe.model, low ? 2 : 4) : block_work(recipe.model, low ? 2 : 4));
   if (again) {
     const double stream = recipe.model.stream_dtype == "bfloat16" ? 2 : 4;
     p.streams +=
@@ -204,7 +210,7 @@ std::string memory_table(const MemoryPlan& p) {
       {"optimizer", p.optimizer},           {"averaged weights", p.average},
       {"residual streams", p.streams},      {"attention", p.attention},
       {"feed-forward", p.feed_forward},     {"experts", p.experts},
-      {"one mixture at work", p.work},      {"inputs of sub-layers", p.norms},
+      {"one block at work", p.work},        {"inputs of sub-layers", p.norms},
       {"activation's output", p.activated}, {"head", p.head},
       {"together about", p.total()}};
   std::string text;

@@ -19,7 +19,7 @@ struct MemoryPlan {
   double attention = 0;     // q, k, v, the heads' output
   double feed_forward = 0;  // what goes into the activation
   double experts = 0;       // what goes into the activation of a token's experts, the routers' scores, who goes where
-  double work = 0;          // the rows of one mixture while its backward pass runs
+  double work = 0;          // rows of one block while its backward pass runs: of a mixture, or without a head
   double norms = 0;         // what the sub-layers read, where it is kept
   double activated = 0;     // the activation's output, where it is kept
   double head = 0;          // logits of a chunk and the head's gradients
@@ -30,6 +30,9 @@ struct MemoryPlan {
 
 /// `parameters`: how many the model has. The recipe's vocabulary must be settled.
 MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute policy, at::Device device);
+
+/// Bytes of memory that the device has; 0 where there is no such device here.
+double memory_of(at::Device device);
 
 /// Lines for the start of a run: the plan, whether it is more than the device here has, and what each policy of
 /// train.recompute saves.

@@ -58,6 +58,9 @@ class Trainer {
   void illustrate(int64_t done);
   void save(int64_t done, bool with_evaluation);
   [[noreturn]] void stop_on_bad_value(const StepResult& r);
+  std::string bad_parameter() const;
+  void require_finite(int64_t done) const;
+  std::string advice() const;
 
   const TrainRequest request_;
   Recipe recipe_;
@@ -109,7 +112,10 @@ void Trainer::begin() {
   take_products(folder_, from ? from->folder() : "");
   metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
   print_start();
-  if (from) fmt::print("resume  from {} at step {}\n", from->folder(), first_);
+  if (from)
+    fmt::print("resume  from {} at step {}\n", from->folder(), first_);
+  else if (resume)
+    fmt::print("resume  there is no checkpoint in {} yet: from the start\n", folder_.path());
   std::fflush(stdout);
 }
 
@@ -173,23 +179,40 @@ void Trainer::stop_on_bad_value(const StepResult& r) {
     task_->load();
     task_->accumulate([&] { optimizer_->collect(); });
   }
-  std::string culprit;
-  for (const Parameter& p : task_->params().all())
-    if (culprit.empty() && !at::isfinite(p.value).all().item<bool>()) culprit = "parameter " + p.name;
+  std::string culprit = bad_parameter();
   if (culprit.empty()) culprit = task_->first_bad_value();
   if (culprit.empty()) {
     culprit = optimizer_->first_bad_gradient();
     if (!culprit.empty()) culprit = "gradient of " + culprit;
   }
+  throw Diverged(fmt::format("step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}", r.step + 1,
+                             std::isfinite(r.loss) ? "the gradient norm" : "the loss",
+                             culprit.empty() ? "not found in a second pass" : culprit, advice()));
+}
+
+/// The first parameter that is not finite, or "".
+std::string Trainer::bad_parameter() const {
+  for (const Parameter& p : task_->params().all())
+    if (!at::isfinite(p.value).all().item<bool>()) return "parameter " + p.name;
+  return "";
+}
+
+/// An update by a gradient that is finite may still be too large: nobody could go on from a checkpoint of that.
+void Trainer::require_finite(int64_t done) const {
+  std::string culprit = bad_parameter();
+  if (culprit.empty() && evaluated_at_ == done && !std::isfinite(validation_loss_)) culprit = "the validation loss";
+  if (!culprit.empty())
+    throw Diverged(fmt::format("step {}: after it {} is not finite; not saved{}", done, culprit, advice()));
+}
+
+/// The end of such a message.
+std::string Trainer::advice() const {
   const std::vector<std::string> saved = list_checkpoints(folder_.path());
-  throw Diverged(
-      fmt::format("step {}: {} is not finite; first bad tensor: {}. Nothing was updated{}. Try a lower train.lr (now "
-                  "{:g}), a longer "
-                  "train.warmup_steps (now {}), train.clip (now {:g}), or train.precision float32",
-                  r.step + 1, std::isfinite(r.loss) ? "the gradient norm" : "the loss",
-                  culprit.empty() ? "not found in a second pass" : culprit,
-                  saved.empty() ? "" : "; the last checkpoint is " + saved.back(), r.lr, recipe_.train.warmup_steps,
-                  recipe_.train.clip));
+  return fmt::format(
+      "{}. Try a lower train.lr (now {:g}), a longer train.warmup_steps (now {}), train.clip (now {:g}), "
+      "or train.precision float32",
+      saved.empty() ? "" : "; the last checkpoint is " + saved.back(), recipe_.train.lr, recipe_.train.warmup_steps,
+      recipe_.train.clip);
 }
 
 void Trainer::evaluate(int64_t done) {
@@ -213,9 +236,10 @@ void Trainer::save(int64_t done, bool with_evaluation) {
   drain();
   write_load(done);
   if (with_evaluation) evaluate(done);
+  require_finite(done);
   keep_products(folder_);  // before the checkpoint: none is without them
   CheckpointState state{done, done * task_->tokens_per_step(), {}, to_yaml(recipe_), task_->class_names()};
-  if (evaluated_at_ == done && std::isfinite(validation_loss_)) state.validation_loss = validation_loss_;
+  if (evaluated_at_ == done) state.validation_loss = validation_loss_;
   save_checkpoint(folder_.path(), state, {named(task_->params()), optimizer_->state(), optimizer_->average()},
                   recipe_.checkpoint);
   saved_at_ = done;

@@ -33,7 +33,7 @@ struct TrainResult {
   double seconds = 0;
 };
 
-/// A loss or a gradient that is not finite.
+/// A loss, a gradient or a weight that is not finite.
 class Diverged : public Error {
  public:
   using Error::Error;

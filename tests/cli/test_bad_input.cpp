@@ -78,6 +78,8 @@ const std::vector<BadInput> kFlags = {
      {"bench", "lm-pico", "--set", "train.graph=on", "--device", "cpu"},
      1,
      {"train.graph", "cpu"}},
+    {"BenchOfASchemeSet", {"bench", "lm-pico", "--set", "model.scheme=post"}, 2, {"model.scheme=post", "--schemes"}},
+    {"ResumeOfNothing", {"train", "--resume", "--out", "{d}/nothing"}, 2, {"--resume", "{d}/nothing", "no run"}},
     {"BenchRestOnTheCpu", {"bench", "lm-pico", "--rest", "1", "--device", "cpu"}, 2, {"--rest", "GPU"}},
     {"BenchProfileOnTheCpu", {"bench", "lm-pico", "--profile", "--device", "cpu"}, 2, {"--profile", "GPU"}},
     {"BenchOpsOfSteps", {"bench", "--ops", "--steps", "3"}, 2, {"--steps", "--ops"}},

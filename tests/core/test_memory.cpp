@@ -7,6 +7,7 @@
 #include "train/execution.h"
 #include "train/lm_task.h"
 #include "train/memory.h"
+#include "train/models.h"
 #include "train/out_of_memory.h"
 
 namespace siamese {
@@ -36,6 +37,17 @@ TEST(Memory, PlanIsWithinATenthOfMeasuredPeaks) {
     EXPECT_NEAR(planned, measured, 0.1 * measured) << scheme;
   }
   set_norms_inside(before);
+  // The same of pictures, 256 at a time.
+  for (const auto& [name, scheme, measured] : {std::tuple{"deit-s", "pre", 5.4},
+                                               {"deit-s", "siamese", 6.45},
+                                               {"dit-b2", "pre", 16.8},
+                                               {"dit-b2", "siamese", 19.2}}) {
+    const Recipe r = without_data(load_recipe(
+        SIAMESE_SOURCE_DIR "/recipes/" + std::string(name) + ".yaml",
+        {std::string("model.scheme=") + scheme, "train.batch_size=256", "train.micro_batch_size=256", "train.ema=0"}));
+    const double planned = plan_memory(r, count_parameters(r), Recompute::feed_forward, kGpu).total() / kGiB;
+    EXPECT_NEAR(planned, measured, 0.1 * measured) << name << " " << scheme;
+  }
 }
 
 TEST(Memory, SecondStreamCostsOneRowASublayer) {

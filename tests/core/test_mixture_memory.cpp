@@ -58,7 +58,7 @@ TEST(MixtureMemory, RecipesKeepTheirPromises) {
 TEST(MixtureMemory, AdviceNamesExperts) {
   const Recipe r = moe("moe-h200", {"train.recompute=none"});
   const std::string text = memory_advice(r, count_parameters(r), kGpu);
-  for (const char* part : {"  experts ", "  one mixture at work ", "train.recompute (now none): block saves "})
+  for (const char* part : {"  experts ", "  one block at work ", "train.recompute (now none): block saves "})
     EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
