@@ -54,7 +54,7 @@ class GpuTools {
   /// or version of the library are left out.
   virtual void use_products(const std::string& text) = 0;
   virtual std::string device_name() = 0;
-  virtual int64_t total_bytes() = 0;  // of the current device
+  virtual int64_t total_bytes() = 0;       // of the current device
   virtual int capability(int device) = 0;  // 90 for compute capability 9.0; of the current device if negative
   /// Whether our own causal attention goes back in one pass on the current device (kernels/cuda/attention_hopper.h).
   virtual bool attention_in_one_pass(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads) = 0;
