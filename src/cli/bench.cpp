@@ -99,15 +99,17 @@ class Bench {
     }
   }
 
-  /// On a CPU the models of all schemes are there at once.
+  /// On a CPU the models of all schemes are there at once; one at a time is at work.
   void warn_of_memory(const std::string& workload, const std::vector<Row>& rows) const {
-    double together = 0, most = 0;
+    double resting = 0, working = 0;
     for (const Row& row : rows) {
-      const double bytes =
-          plan_memory(row.recipe, count_parameters(row.recipe), recompute_of(row.recipe, device_), device_).total();
-      together += bytes, most = std::max(most, bytes);
+      const MemoryPlan p =
+          plan_memory(row.recipe, count_parameters(row.recipe), recompute_of(row.recipe, device_), device_);
+      const double rests = p.parameters + p.optimizer + p.average;
+      resting = device_.is_cpu() ? resting + rests : std::max(resting, rests);
+      working = std::max(working, p.gradients + p.activations());
     }
-    const double needed = device_.is_cpu() ? together : most, has = memory_of(device_);
+    const double needed = resting + working, has = memory_of(device_);
     if (has > 0 && needed > has)
       fmt::print(stderr, "bench: {} takes about {} of memory, and this {} has {}\n", workload, human_bytes(needed),
                  device_.is_cpu() ? "machine" : "GPU", human_bytes(has));
@@ -124,6 +126,7 @@ class Bench {
             "--set data.document_masking=false",
             workload);
       check_execution(row.recipe, device_);
+      row.recipe.train.batch_size = o_.parts * row.recipe.train.micro_batch_size;
       rows.push_back(std::move(row));
     }
     return rows;
@@ -227,7 +230,10 @@ class Bench {
           row.measured = row.measured || i == o_.steps;
           progress.update(++done, fmt::format("{} {}, {:.1f} ms", row.recipe.name, row.recipe.model.scheme, ms));
         }
-    for (Row& row : rows) time_updates(row);
+    for (Row& row : rows) {
+      time_updates(row);
+      row.runner.reset();
+    }
   }
 
   const Options& o_;

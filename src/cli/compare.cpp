@@ -11,6 +11,7 @@
 #include "models/generate.h"
 #include "report/report.h"
 #include "residual/scheme.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 #include "util/error.h"
 #include "util/files.h"
@@ -48,7 +49,8 @@ Row train_one(const Options& o, const std::string& scheme, at::Device device) {
   try {
     row.result = train(request);
   } catch (const Diverged& e) {
-    row.trouble = e.what();  // a result, not a failure of the comparison
+    row.trouble = e.what();                       // a result, not a failure of the comparison
+    row.result.signal = StopSignals::received();  // may have come before
     fmt::print(stderr, "{}: {}\n", scheme, e.what());
   }
   if (row.result.signal != 0) return row;

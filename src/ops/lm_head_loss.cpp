@@ -80,7 +80,7 @@ WithGradients run(const Tensor& hidden_in, const Tensor& weight_in, const Tensor
   for (int64_t begin = 0; begin < rows; begin += chunk_rows) {
     const int64_t end = std::min(rows, begin + chunk_rows);
     const Tensor x = hidden.slice(0, begin, end);
-    const Tensor z = x.is_cpu() ? project(x, weight) : gemm(x, weight, false, true);
+    const Tensor z = project(x, weight);
     cross_entropy_rows_(z, targets.slice(0, begin, end), count, losses.slice(0, begin, end),
                         squares.slice(0, begin, end), {ignore, scale, z_factor}, want_hidden || want_weight);
     if (want_hidden) put_hidden_gradient(g_hidden, begin, z, weight, only);

@@ -190,8 +190,13 @@ void Trainer::stop_on_bad_value(const StepResult& r) {
                              culprit.empty() ? "not found in a second pass" : culprit, advice()));
 }
 
-/// The first parameter that is not finite, or "".
+/// The first parameter that is not finite, or "". Where all are, one number comes from the device.
 std::string Trainer::bad_parameter() const {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> largest;  // not a number, where there is such a value
+  for (const Parameter& p : task_->params().all())
+    largest.push_back(at::linalg_vector_norm(p.value, INFINITY).to(at::kDouble));
+  if (at::isfinite(at::stack(largest)).all().item<bool>()) return "";
   for (const Parameter& p : task_->params().all())
     if (!at::isfinite(p.value).all().item<bool>()) return "parameter " + p.name;
   return "";
@@ -199,10 +204,12 @@ std::string Trainer::bad_parameter() const {
 
 /// An update by a gradient that is finite may still be too large: nobody could go on from a checkpoint of that.
 void Trainer::require_finite(int64_t done) const {
-  std::string culprit = bad_parameter();
-  if (culprit.empty() && evaluated_at_ == done && !std::isfinite(validation_loss_)) culprit = "the validation loss";
-  if (!culprit.empty())
-    throw Diverged(fmt::format("step {}: after it {} is not finite; not saved{}", done, culprit, advice()));
+  std::string what = bad_parameter();
+  if (!what.empty())
+    what += " is not finite";
+  else if (evaluated_at_ == done && !std::isfinite(validation_loss_))
+    what = "the validation loss is not finite, though all weights are";
+  if (!what.empty()) throw Diverged(fmt::format("step {}: after it {}; not saved{}", done, what, advice()));
 }
 
 /// The end of such a message.

@@ -11,7 +11,7 @@ namespace {
 /// Whether a signal wrote there. A call's own frames are nearer than `near`; a signal's take more than that.
 [[gnu::noinline]] bool writes_below_the_stack_pointer(int signal) {
   constexpr int far = 16 << 10, near = 1 << 10;
-  volatile unsigned char* const frame = static_cast<unsigned char*>(__builtin_frame_address(0)) - near;
+  volatile unsigned char* const frame = static_cast<unsigned char*>(__builtin_frame_address(0));
   for (int i = near; i < far; ++i) frame[-i] = 0xa5;
   std::raise(signal);
   bool written = false;

@@ -30,7 +30,8 @@ std::string folder() {
 /// One process at a time reads the file and writes it anew; where that cannot be had, all the same.
 class Locked {
  public:
-  explicit Locked(const std::string& file) : descriptor_(open(file.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0644)) {
+  explicit Locked(const std::string& file) : descriptor_(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
+    if (descriptor_ < 0) descriptor_ = open(file.c_str(), O_RDONLY | O_CLOEXEC);  // another user's
     while (descriptor_ >= 0 && flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
     }
   }
