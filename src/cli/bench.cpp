@@ -223,13 +223,14 @@ class Bench {
       progress.update(++done, fmt::format("{} {}", row.recipe.name, row.recipe.model.scheme));
     }
     for (int64_t round = 0; round < rounds_; ++round)
-      for (Row& row : rows)
+      for (Row& row : rows) {
         for (int64_t i = 0; i <= o_.steps; ++i) {
           const double ms = timed_step(row);
           if (i > 0) row.ms.push_back(ms);  // the first after a change of model warms the caches
-          row.measured = row.measured || i == o_.steps;
           progress.update(++done, fmt::format("{} {}, {:.1f} ms", row.recipe.name, row.recipe.model.scheme, ms));
         }
+        row.measured = true;
+      }
     for (Row& row : rows) {
       time_updates(row);
       row.runner.reset();

@@ -29,6 +29,7 @@ std::string model_line(const ModelConfig& m) {
 }
 
 void print_recipe(const Recipe& given) {
+  select_device("auto");  // so that the memory of a GPU is known, where there is one
   const Recipe recipe = without_data(given);
   const ModelConfig& m = recipe.model;
   auto print = [&](const Params& params) {
@@ -61,7 +62,6 @@ struct Options {
 };
 
 void run(const Options& o) {
-  select_device("auto");  // so that the memory of a GPU is known, where there is one
   if (!std::filesystem::is_directory(o.what)) return print_recipe(load_recipe(o.what, o.set));
   if (!o.set.empty()) fail("info: --set {} is for a recipe, and {} is a folder", o.set.front(), o.what);
   const Checkpoint c = find_checkpoint(o.what);

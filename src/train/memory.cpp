@@ -111,9 +111,11 @@ double head_bytes(const Recipe& recipe, bool gpu) {
   return static_cast<double>(value) * (static_cast<double>(chunk) * vocab + 2 * n * d) + sums;
 }
 
-/// Of the block whose backward pass runs, where no head's logits took as much before: gradients of the activation's
-/// output and input, and of what the sub-layer reads, writes and leaves.
+/// What one block needs besides for as long as its backward pass runs, where no head's logits took as much before: a
+/// mixture its rows, another one gradients of the activation's output and input, and of what the sub-layer reads,
+/// writes and leaves.
 double block_work(const ModelConfig& m, double value) {
+  if (m.moe.experts > 0) return mixture_work(m, value);
   return m.family == "lm" ? 0 : value * static_cast<double>(2 * m.mlp_hidden_size + 3 * m.d_model);
 }
 
@@ -166,7 +168,7 @@ MemoryPlan plan_memory(const Recipe& recipe, int64_t parameters, Recompute polic
     add(false, tokens * dense);
     add(true, tokens * (blocks - dense));
   }
-  p.work = tokens * (moe.experts > 0 ? mixture_work(recipe.model, low ? 2 : 4) : block_work(recipe.model, low ? 2 : 4));
+  p.work = tokens * block_work(recipe.model, low ? 2 : 4);
   if (again) {
     const double stream = recipe.model.stream_dtype == "bfloat16" ? 2 : 4;
     p.streams +=

@@ -211,7 +211,7 @@ __device__ __forceinline__ void through_norm_told(float (&d)[32], const Rows& ro
     }
   }
   add_quad(mean);
-  __syncwarp();
+  __syncwarp();  // and below: lest the compiler looks so far ahead that registers do not suffice
   const float factor[2] = {rho.x * scale, rho.y * scale};
   const float share[2] = {mean[0] * factor[0] * (1.f / kHead), mean[1] * factor[1] * (1.f / kHead)};
   ColumnsOfWarp columns;
