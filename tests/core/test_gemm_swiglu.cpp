@@ -49,7 +49,7 @@ struct Size {
 };
 std::vector<Size> sizes() {
   if (under_sanitizer()) return {{4099, 4104, 128}};
-  return {{4096, 4224, 1024}, {4099, 4104, 192}, {130001, 136, 64}, {8193, 2816, 1024}};
+  return {{4096, 4224, 1024}, {4099, 4104, 192}, {4099, 4104, 576}, {130001, 136, 64}, {8193, 2816, 1024}};
 }
 
 TEST_F(Gpu, SwigluInTheProductIsProductAndActivation) {

@@ -60,6 +60,8 @@ inline int __all_sync(unsigned, bool mine) {
 }
 inline void __syncwarp(unsigned = 0xffffffffU) { emulator::exchange(0, 0, true); }
 inline float __log2f(float v) { return std::log2(v); }
+inline float __expf(float v) { return std::exp(v); }
+inline float __fdividef(float a, float b) { return a / b; }
 inline void __syncthreads() {
   emulator::wait_at(emulator::block().barriers[0], static_cast<int>(blockDim.x * blockDim.y));
 }

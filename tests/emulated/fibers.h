@@ -69,7 +69,8 @@ struct Arrivals {
 /// Four words of every lane.
 using Slot = uint32_t[32][4];
 struct Warp : Barrier {
-  Slot slot[2];  // in turn, so that a fast lane does not overwrite what a slow one has yet to read
+  Slot slot[2];         // in turn, so that a fast lane does not overwrite what a slow one has yet to read
+  int64_t held_up = 0;  // until this turn of all threads
 };
 /// Products of a warpgroup's threads, in groups that begin when all of them have handed theirs in; they read shared
 /// memory and write registers when somebody waits for them.
@@ -160,19 +161,32 @@ inline void run_copies(int64_t due) {
   }
 }
 
+/// Warps are held up now and then, so that others run ahead of them where nothing makes them wait.
+inline bool held_up(const Fiber& f) {
+  Warp& warp = f.block->warps[static_cast<size_t>(f.linear / 32)];
+  if (f.linear % 32 == 0 && warp.held_up < state.turn && state.random() % 64 == 0)
+    warp.held_up = state.turn + static_cast<int64_t>(state.random() % 32);
+  return state.turn <= warp.held_up;
+}
+
 /// All threads of the blocks at work, in turns, until the last one is done.
 inline void run_all() {
   for (size_t left = state.fibers.size(); left > 0;) {
     const int64_t before = steps();
+    bool waits = false;
     run_copies(++state.turn);
     for (Fiber& f : state.fibers) {
       if (f.done) continue;
+      if (held_up(f)) {
+        waits = true;
+        continue;
+      }
       state.current = &f;
       swapcontext(&state.scheduler, &f.context);
       if (state.failure) std::rethrow_exception(state.failure);
       if (f.done) --left, ++steps();
     }
-    if (steps() == before && state.copies.empty()) throw std::logic_error("the kernel hangs");
+    if (steps() == before && !waits && state.copies.empty()) throw std::logic_error("the kernel hangs");
   }
   if (!state.copies.empty()) throw std::logic_error("a block left while copies from or to it were under way");
 }

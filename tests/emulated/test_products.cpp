@@ -1,11 +1,11 @@
-// Products whose epilogues finish q, k and v (kernels/cuda/gemm_pingpong.cuh) without a GPU, held to the formulas in
-// fp64 from the rounded product on.
+// Products whose epilogues finish q, k and v (kernels/cuda/gemm_pingpong.cuh and gemm_woven.cuh) without a GPU, held to
+// the formulas in fp64 from the rounded product on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "kernels/cuda/qkv_norm_epilogue.cuh"
+#include "kernels/cuda/qkv_woven.cuh"
 #include "packed.h"
 
 namespace siamese::kernels {
@@ -56,20 +56,20 @@ class QkvCase {
       }
   }
 
+  template <class E>
   void check_turned() {
-    QkvRopeEpilogue<3>::Maps maps{boxes(out_, s_.m, n_, 64), table()};
-    run<QkvRopeEpilogue<3>>(maps);
+    run<E>(typename E::Maps{boxes(out_, s_.m, n_, 64), table()});
     compare(false);
   }
   /// `wants_raw`: x of q and k has to be there; otherwise it has to be as it was.
-  template <bool lean>
+  template <class E>
   void check_normed(bool wants_raw) {
     rho_.assign(at(s_.all(), s_.m), NAN);
-    typename QkvNormEpilogue<lean>::Maps maps{};
+    typename E::Maps maps{};
     maps.out = boxes(out_, s_.m, n_, 64), maps.raw = boxes(raw_, s_.m, kept_, 64), maps.table = table();
     for (size_t i = 0; i < 3; ++i) maps.gain[i] = reinterpret_cast<const bfloat*>(gain_.p) + i * kDim;
     maps.rho = rho_.data(), maps.queries = s_.heads, maps.tokens = s_.m, maps.eps = 1e-5f;
-    run<QkvNormEpilogue<lean>>(maps);
+    run<E>(maps);
     wants_raw_ = wants_raw;
     compare(true);
   }
@@ -87,7 +87,14 @@ class QkvCase {
     const CUtensorMap a = boxes(x_, s_.m, s_.k, kTileM), b = boxes(w_, n_, s_.k, E::kTileN / 2);
     emulator::launch(
         2 * s_.clusters, {kPingpongThreads, 1, 1}, PingpongMemory<E>::kBytes,
-        [&] { pingpong_kernel<E>(shape, a, b, maps); }, 2);
+        [&] {
+          if constexpr (std::is_base_of_v<WovenHeads, E>) {
+            woven_kernel<E>(shape, a, b, maps);
+          } else {
+            pingpong_kernel<E>(shape, a, b, maps);
+          }
+        },
+        2);
   }
 
   /// Sums of another order may be rounded to the next number.
@@ -134,20 +141,29 @@ class QkvCase {
 // Rows that end within a tile; tiles with heads of q and of k, and past the last head; more tiles than clusters, more
 // depth steps than stages.
 const Size kSizes[] = {{300, 100, 2, 2, 128, 1}, {70, 35, 4, 2, 64, 2}, {140, 70, 2, 2, 512, 1}};
+// Woven: a part with one step of k or with two as well, tiles with heads of q, of k and of v.
+const Size kWoven[] = {{140, 70, 2, 2, 512, 1}, {300, 100, 5, 2, 576, 1}};
 
 TEST(EmulatedProducts, TurnQueriesAndKeys) {
-  for (const Size& size : kSizes) QkvCase(size).check_turned();
+  for (const Size& size : kSizes) QkvCase(size).check_turned<QkvRopeEpilogue<3>>();
+  for (const Size& size : kWoven) QkvCase(size).check_turned<WovenRope>();
 }
 TEST(EmulatedProducts, NormAndTurn) {
-  for (const Size& size : kSizes) QkvCase(size).check_normed<false>(true);
+  for (const Size& size : kSizes) QkvCase(size).check_normed<QkvNormEpilogue<false>>(true);
+  for (const Size& size : kWoven) QkvCase(size).check_normed<WovenNorm<false>>(true);
+}
+
+template <template <bool> class E>
+void check_lean(const Size& size) {
+  QkvCase(size).check_normed<E<true>>(true);
+  QkvCase(size, Gains::alike).check_normed<E<true>>(false);
 }
 TEST(EmulatedProducts, NormAndTurnAndKeepWhatIsNotTold) {
-  for (const Size& size : kSizes) {
-    QkvCase(size).check_normed<true>(true);
-    QkvCase(size, Gains::alike).check_normed<true>(false);
-  }
-  QkvCase(kSizes[0], Gains::almost).check_normed<true>(true);
-  QkvCase(kSizes[0], Gains::alike).check_normed<false>(true);
+  for (const Size& size : kSizes) check_lean<QkvNormEpilogue>(size);
+  for (const Size& size : kWoven) check_lean<WovenNorm>(size);
+  QkvCase(kSizes[0], Gains::almost).check_normed<QkvNormEpilogue<true>>(true);
+  QkvCase(kWoven[0], Gains::almost).check_normed<WovenNorm<true>>(true);
+  QkvCase(kSizes[0], Gains::alike).check_normed<QkvNormEpilogue<false>>(true);
 }
 
 }  // namespace

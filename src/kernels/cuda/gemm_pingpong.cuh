@@ -51,6 +51,25 @@ struct PingpongMemory {
   __device__ uint32_t epilogue_barrier(int i) const { return base + kBarriers + (2 * kStages + i) * 8; }
 };
 
+/// By all threads, before any of them works; `readers`: groups that read a stage, in both blocks.
+template <class Epilogue>
+__device__ __forceinline__ void pingpong_prepare(const PingpongMemory<Epilogue>& memory,
+                                                 const typename Epilogue::Maps& maps, const CUtensorMap& a,
+                                                 const CUtensorMap& b, int readers) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Epilogue::kStages; ++i) {
+      hopper::barrier_init(memory.full(i), 1);
+      hopper::barrier_init(memory.empty(i), readers);
+    }
+    for (int i = 0; i < Epilogue::kBarriers; ++i) hopper::barrier_init(memory.epilogue_barrier(i), 1);
+    hopper::barrier_init_done();
+    hopper::prefetch_map(a);
+    hopper::prefetch_map(b);
+  }
+  Epilogue::prepare(maps, memory);
+  cluster_barrier();
+}
+
 /// One thread: brings A and this block's half of B for every tile.
 template <class Epilogue>
 __device__ __forceinline__ void pingpong_feed(const PingpongShape& s, uint32_t rank, const CUtensorMap& a,
@@ -115,18 +134,7 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kPingpongThreads, 1)
   // The same for a warp, which the compiler sees only so: it then counts stages once a warp instead of once a lane.
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / kGroup, 0);
   const uint32_t rank = cluster_rank();
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < Epilogue::kStages; ++i) {
-      hopper::barrier_init(memory.full(i), 1);
-      hopper::barrier_init(memory.empty(i), 2);  // the group that computed, in either block
-    }
-    for (int i = 0; i < Epilogue::kBarriers; ++i) hopper::barrier_init(memory.epilogue_barrier(i), 1);
-    hopper::barrier_init_done();
-    hopper::prefetch_map(a);
-    hopper::prefetch_map(b);
-  }
-  Epilogue::prepare(maps, memory);
-  cluster_barrier();
+  pingpong_prepare(memory, maps, a, b, 2);  // the group that computed, in either block
   const int tiles = s.pairs_m * s.tiles_n, first = blockIdx.x / 2, stride = gridDim.x / 2;
   if (group == 0) {
     hopper::leave_registers<40>();

@@ -1,20 +1,41 @@
-// Launching a product of gemm_pingpong.cuh: as many clusters as run at once, its matrices in boxes.
+// Launching a product of gemm_pingpong.cuh or gemm_woven.cuh: as many clusters as run at once, its matrices in boxes.
 #pragma once
 
 #include <atomic>
+#include <cstdlib>
 
 #include "kernels/cuda/cluster_launch.h"
-#include "kernels/cuda/gemm_pingpong.cuh"
+#include "kernels/cuda/gemm_woven.cuh"
 #include "kernels/cuda/tensor_map.h"
 
 namespace siamese::kernels {
+
+/// Products that have a woven form; SIAMESE_WOVEN is the sum of those that take it.
+enum class Woven { swiglu = 1, swiglu_backward = 2, qkv = 4 };
+template <class Epilogue>
+bool take_woven(Woven which, int64_t k) {
+  static const int wanted = [] {
+    const char* given = std::getenv("SIAMESE_WOVEN");
+    return given == nullptr ? 0 : std::atoi(given);
+  }();
+  return (wanted & static_cast<int>(which)) != 0 && woven_serves<Epilogue>(k);
+}
+
+template <class Epilogue>
+constexpr auto product_kernel() {
+  if constexpr (Epilogue::kWoven) {
+    return woven_kernel<Epilogue>;
+  } else {
+    return pingpong_kernel<Epilogue>;
+  }
+}
 
 template <class Epilogue>
 cudaError_t pingpong_launch(const PingpongShape& shape, const CUtensorMap& a, const CUtensorMap& b,
                             const typename Epilogue::Maps& maps, cudaStream_t stream) {
   static std::atomic<int> known[64] = {};  // clusters at once, by device
   constexpr int bytes = static_cast<int>(PingpongMemory<Epilogue>::kBytes);
-  auto kernel = pingpong_kernel<Epilogue>;
+  const auto kernel = product_kernel<Epilogue>();
   int device = 0;
   if (const cudaError_t e = cudaGetDevice(&device); e != cudaSuccess) return e;
   int clusters = known[device % 64];

@@ -1,15 +1,13 @@
 #include "kernels/cuda/gemm_qkv_norm.h"
 
 #include "kernels/cuda/gemm_pingpong_launch.cuh"
-#include "kernels/cuda/qkv_norm_epilogue.cuh"
+#include "kernels/cuda/qkv_woven.cuh"
 
 namespace siamese::kernels {
-
 namespace {
 
-template <bool lean>
+template <class E>
 cudaError_t forward(const GemmQkvNorm& call, cudaStream_t stream) {
-  using E = QkvNormEpilogue<lean>;
   if (call.length < 1 || call.length > INT32_MAX / 32) return cudaErrorInvalidValue;
   const int64_t kept = (call.heads + call.kv_heads) * E::kHead, n = kept + call.kv_heads * E::kHead;
   CUtensorMap a, b;
@@ -26,10 +24,16 @@ cudaError_t forward(const GemmQkvNorm& call, cudaStream_t stream) {
   return pingpong_launch<E>({up(call.m, 2 * kTileM), up(n, E::kTileN), up(call.k, kDepth), 0}, a, b, maps, stream);
 }
 
+template <bool lean>
+cudaError_t by_form(const GemmQkvNorm& call, cudaStream_t stream) {
+  return take_woven<WovenNorm<lean>>(Woven::qkv, call.k) ? forward<WovenNorm<lean>>(call, stream)
+                                                         : forward<QkvNormEpilogue<lean>>(call, stream);
+}
+
 }  // namespace
 
 cudaError_t gemm_qkv_norm_forward(const GemmQkvNorm& call, cudaStream_t stream) {
-  return call.lean ? forward<true>(call, stream) : forward<false>(call, stream);
+  return call.lean ? by_form<true>(call, stream) : by_form<false>(call, stream);
 }
 
 }  // namespace siamese::kernels

@@ -10,6 +10,19 @@
 
 namespace siamese::kernels {
 
+/// Gains of q, k and v to shared memory; where lean, also whether y tells x. By all threads.
+template <bool lean>
+__device__ __forceinline__ void put_head_gains(const bfloat* const (&gain)[3], uint32_t gains, uint32_t alike_at) {
+  constexpr int kHead = 64;
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int part = 0; part < 3; ++part)
+    if (thread / kHead == part) hopper::put_shared(gains + thread * 4, head_gain(gain[part][thread % kHead]));
+  if (!lean || thread >= 32) return;
+  const bool alike = gains_alike(gain[0]) && gains_alike(gain[1]);
+  if (thread == 0) hopper::put_shared(alike_at, alike ? 1.f : 0.f);
+}
+
 /// There are two places where 64 rows at a time are staged, for x and y, or for y in turn: while one leaves, the other
 /// one is filled.
 template <bool lean>
@@ -18,7 +31,7 @@ struct QkvNormEpilogue {
   static constexpr uint32_t kPart = StagedRows<kHeads>::kPart, kPlace = kHeads * kPart, kGainsAt = 2 * kPlace;
   static constexpr uint32_t kAlikeAt = kGainsAt + 3 * kHead * 4;  // whether y tells x
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kAlikeAt + (lean ? 16 : 0);
-  static constexpr bool kColumnsFirst = false, kNeedsRegisters = true;
+  static constexpr bool kColumnsFirst = false, kNeedsRegisters = true, kWoven = false;
   struct Maps {
     CUtensorMap out, raw;  // y [m, all heads], x [m, heads of q and k]
     RopeTable table;
@@ -31,14 +44,7 @@ struct QkvNormEpilogue {
 
   /// By all threads, before they meet.
   static __device__ void prepare(const Maps& maps, const Memory& memory) {
-    const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int part = 0; part < 3; ++part)
-      if (thread / kHead == part)
-        hopper::put_shared(memory.epilogue() + kGainsAt + thread * 4, head_gain(maps.gain[part][thread % kHead]));
-    if (!lean || thread >= 32) return;
-    const bool alike = gains_alike(maps.gain[0]) && gains_alike(maps.gain[1]);
-    if (thread == 0) hopper::put_shared(memory.epilogue() + kAlikeAt, alike ? 1.f : 0.f);
+    put_head_gains<lean>(maps.gain, memory.epilogue() + kGainsAt, memory.epilogue() + kAlikeAt);
   }
   static __device__ void feed_b(const PingpongShape& s, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
                                 uint32_t rank) {

@@ -66,7 +66,7 @@ struct QkvRopeEpilogue {
   static constexpr int kHead = 64, kTileN = kHeads * kHead, kStages = kHeads == 3 ? 5 : 6, kBarriers = 0;
   static constexpr uint32_t kPart = StagedRows<kHeads>::kPart;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kHeads * kPart;
-  static constexpr bool kColumnsFirst = false, kNeedsRegisters = false;
+  static constexpr bool kColumnsFirst = false, kNeedsRegisters = false, kWoven = false;
   struct Maps {
     CUtensorMap out;
     RopeTable table;

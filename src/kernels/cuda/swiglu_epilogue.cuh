@@ -12,9 +12,10 @@ namespace siamese::kernels {
 /// the eight rows of a matrix lie in different banks.
 struct ForwardEpilogue {
   static constexpr int kTileN = 176, kStages = 5, kBarriers = 0, kHalf = kTileN / 2, kChunks = kHalf / 8;
+  static constexpr int kColumns = kHalf;
   static constexpr uint32_t kRow = kHalf * 2, kPart = 64 * kRow;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = 3 * kPart;
-  static constexpr bool kColumnsFirst = false, kNeedsRegisters = false;
+  static constexpr bool kColumnsFirst = false, kNeedsRegisters = false, kWoven = false;
   struct Maps {
     CUtensorMap value, gate, h;
   };
@@ -78,7 +79,7 @@ struct BackwardEpilogue {
   static constexpr int kTileN = 128, kStages = 4, kSlots = 4, kBarriers = 2 * kSlots, kColumns = kTileN / kSlots;
   static constexpr uint32_t kRow = kColumns * 2, kPart = kTileM * kRow, kSlot = 3 * kPart;
   static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = kSlots * kSlot;
-  static constexpr bool kColumnsFirst = true, kNeedsRegisters = false;
+  static constexpr bool kColumnsFirst = true, kNeedsRegisters = false, kWoven = false;
   struct Maps {
     CUtensorMap value, gate, g_value, g_gate, h;
   };

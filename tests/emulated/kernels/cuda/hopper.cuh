@@ -58,7 +58,8 @@ void take_registers() {}
 template <int>
 void leave_registers() {}
 
-/// What stands in a CUtensorMap here: bf16 [batch, rows, columns], boxes swizzled over the 128 bytes of their rows.
+/// What stands in a CUtensorMap here: bf16 [batch, rows, columns], boxes swizzled over the 128 or 64 bytes of their
+/// rows.
 struct Map {
   char* data;
   int64_t batch, rows, columns, stride;
@@ -78,12 +79,14 @@ struct Map {
   /// move(in shared memory, in global memory or null past the end) for all of a box's values.
   template <class Move>
   void each(uint32_t shared, int column, int row, int of_batch, const Move& move) const {
-    if (shared % 1024 != 0 || box_columns != 64) throw std::logic_error("a box that is not aligned or not 64 wide");
+    const uint32_t row_bytes = static_cast<uint32_t>(box_columns) * 2, mixed = row_bytes / 16 - 1;
+    if ((box_columns != 64 && box_columns != 32) || shared % (8 * row_bytes) != 0)
+      throw std::logic_error("a box that is not aligned or not 64 or 32 wide");
     for (int r = 0; r < box_rows; ++r)
       for (int c = 0; c < box_columns; ++c) {
-        const uint32_t at = shared + static_cast<uint32_t>(r) * 128 + static_cast<uint32_t>(c) * 2;
+        const uint32_t at = shared + static_cast<uint32_t>(r) * row_bytes + static_cast<uint32_t>(c) * 2;
         const bool inside = row + r < rows && column + c < columns && of_batch < batch;
-        move(at ^ ((at >> 7 & 7) << 4),
+        move(at ^ ((at >> 7 & mixed) << 4),
              inside ? data + 2 * ((of_batch * rows + row + r) * stride + column + c) : nullptr);
       }
   }
@@ -207,7 +210,7 @@ struct FromMemory {
   }
 };
 
-/// n = 128, 176 or 192: A's k runs fastest.
+/// n = 128, 176, 192 or 256: A's k runs fastest.
 template <bool n_fastest, int half>
 void product(float (&d)[half], uint64_t a, uint64_t b, int add) {
   static_assert(half != 32);
