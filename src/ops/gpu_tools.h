@@ -63,7 +63,7 @@ class GpuTools {
   /// Bytes in tensors at the most since the last reset.
   virtual int64_t peak_bytes() = 0;
   virtual void reset_peak() = 0;
-  /// Gives unused memory back to the device.
+  /// Gives unused memory back to the device, the libraries' workspaces too: no StepGraph may be alive.
   virtual void release() = 0;
   virtual void synchronize() = 0;
 };

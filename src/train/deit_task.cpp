@@ -120,7 +120,7 @@ EvalMetrics evaluate_deit(const DeiT& model, const ImageSet& set, const Recipe& 
     five += hit.any(1).sum();
     counts.index_add_(0, labels * m.classes + best.select(1, 0), at::ones({n}, number));
   }
-  if (seen == 0) fail("none of the {} pictures of {} can be read", all, set.describe());
+  if (seen == 0) fail("none of the {} pictures can be read ({})", all, set.describe());
   if (confusion != nullptr) *confusion = counts.view({m.classes, m.classes}).to(at::kCPU, at::kLong);
   const double n = static_cast<double>(seen);
   EvalMetrics m_found = {{"validation_loss", loss.item<double>() / n},

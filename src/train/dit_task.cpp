@@ -59,7 +59,7 @@ EvalMetrics DitTask::evaluate() const {
     mse += l.mse.sum();
     if (l.vb.defined()) vb += l.vb.sum();
   }
-  if (seen == 0) fail("none of the {} pictures of {} can be read", all, set->describe());
+  if (seen == 0) fail("none of the {} pictures can be read ({})", all, set->describe());
   const double n = static_cast<double>(seen);
   EvalMetrics found = {{"validation_loss", mse.item<double>() / n}};
   if (recipe_.model.learn_sigma) found.emplace_back("vb", vb.item<double>() / n);

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "ops/gpu_tools.h"
 #include "util/files.h"
 
 namespace siamese {
@@ -12,19 +11,19 @@ constexpr const char* kFile = "products.txt";
 
 }  // namespace
 
-void take_products(const RunFolder& folder, const std::string& checkpoint) {
-  if (gpu_tools() == nullptr) return;
+void take_products(const RunFolder& folder, const std::string& checkpoint, GpuTools* gpu) {
+  if (gpu == nullptr) return;
   std::string found;
   if (!checkpoint.empty()) {
     const auto other = std::filesystem::absolute(checkpoint).lexically_normal().parent_path().parent_path() / kFile;
     for (const std::string& file : {folder.file(kFile), other.string()})
       if (found.empty() && std::filesystem::exists(file)) found = read_file(file);
   }
-  gpu_tools()->use_products(found);
+  gpu->use_products(found);
 }
 
-void keep_products(const RunFolder& folder) {
-  const std::string products = gpu_tools() != nullptr ? gpu_tools()->products() : "";
+void keep_products(const RunFolder& folder, GpuTools* gpu) {
+  const std::string products = gpu != nullptr ? gpu->products() : "";
   if (!products.empty()) write_file_atomic(folder.file(kFile), products);
 }
 

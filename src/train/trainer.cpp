@@ -9,20 +9,20 @@
 #include <filesystem>
 #include <optional>
 
-#include "train/checkpoint.h"
+#include "train/divergence.h"
 #include "train/execution.h"
 #include "train/image_task.h"
 #include "train/memory.h"
 #include "train/metrics.h"
 #include "train/models.h"
-#include "train/optimizer.h"
 #include "train/readback.h"
+#include "train/resume.h"
 #include "train/router_log.h"
 #include "train/run_products.h"
 #include "train/schedule.h"
 #include "train/signals.h"
-#include "train/swapped_weights.h"
 #include "train/train_step.h"
+#include "train/validation.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/files.h"
@@ -58,9 +58,9 @@ class Trainer {
   void illustrate(int64_t done);
   void save(int64_t done, bool with_evaluation);
   [[noreturn]] void stop_on_bad_value(const StepResult& r);
-  std::string bad_parameter() const;
   void require_finite(int64_t done) const;
-  std::string advice() const;
+  std::string advice() const { return divergence_advice(recipe_, folder_.path()); }
+  GpuTools* gpu() const { return request_.device.is_cuda() ? gpu_tools() : nullptr; }
 
   const TrainRequest request_;
   Recipe recipe_;
@@ -81,6 +81,7 @@ class Trainer {
 
 /// Fills the weights from the seed, from a checkpoint to resume, or from another run's weights.
 void Trainer::begin() {
+  if (gpu() != nullptr) gpu()->reset_peak();  // of a run before this one
   const bool resume = request_.mode == OpenMode::resume;
   std::optional<Checkpoint> from;
   if (resume && !request_.from.empty()) {
@@ -92,15 +93,7 @@ void Trainer::begin() {
   optimizer_.emplace(task_->params(), recipe_.train);
   step_.emplace(*task_, *optimizer_, execution_.graph);
   if (from) {
-    require_same_run(recipe_, from->state().recipe, from->folder());
-    require_same_classes(task_->class_names(), from->state().classes, from->folder());
-    load_tensors(from->open("model.safetensors"), named(task_->params()));
-    load_tensors(from->open("optimizer.safetensors"), optimizer_->state());
-    if (const NamedTensors average = optimizer_->average(); !average.empty())
-      load_tensors(from->open("ema.safetensors"), average);
-    first_ = saved_at_ = from->state().step;
-    set_aside_after(folder_.path(), first_);
-    folder_.remove_pictures_after(first_);
+    first_ = saved_at_ = resume_from(*from, recipe_, *task_, *optimizer_, folder_);
   } else if (!request_.init_from.empty()) {
     load_weights(find_checkpoint(request_.init_from).open("model.safetensors"), task_->params());
     optimizer_->adopt_weights();
@@ -109,7 +102,7 @@ void Trainer::begin() {
   if (request_.mode == OpenMode::overwrite) folder_.clear();
   folder_.store_recipe(recipe_);
   if (first_ < recipe_.train.steps) write_file_atomic(folder_.file("run.json"), execution_.json(first_));
-  take_products(folder_, from ? from->folder() : "");
+  take_products(folder_, from ? from->folder() : "", gpu());
   metrics_.emplace(folder_.file("metrics.jsonl"), resume ? first_ : -1);
   print_start();
   if (from)
@@ -179,7 +172,7 @@ void Trainer::stop_on_bad_value(const StepResult& r) {
     task_->load();
     task_->accumulate([&] { optimizer_->collect(); });
   }
-  std::string culprit = bad_parameter();
+  std::string culprit = bad_parameter(task_->params());
   if (culprit.empty()) culprit = task_->first_bad_value();
   if (culprit.empty()) {
     culprit = optimizer_->first_bad_gradient();
@@ -190,21 +183,9 @@ void Trainer::stop_on_bad_value(const StepResult& r) {
                              culprit.empty() ? "not found in a second pass" : culprit, advice()));
 }
 
-/// The first parameter that is not finite, or "". Where all are, one number comes from the device.
-std::string Trainer::bad_parameter() const {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> largest;  // not a number, where there is such a value
-  for (const Parameter& p : task_->params().all())
-    largest.push_back(at::linalg_vector_norm(p.value, INFINITY).to(at::kDouble));
-  if (at::isfinite(at::stack(largest)).all().item<bool>()) return "";
-  for (const Parameter& p : task_->params().all())
-    if (!at::isfinite(p.value).all().item<bool>()) return "parameter " + p.name;
-  return "";
-}
-
 /// An update by a gradient that is finite may still be too large: nobody could go on from a checkpoint of that.
 void Trainer::require_finite(int64_t done) const {
-  std::string what = bad_parameter();
+  std::string what = bad_parameter(task_->params());
   if (!what.empty())
     what += " is not finite";
   else if (evaluated_at_ == done && !std::isfinite(validation_loss_))
@@ -212,23 +193,18 @@ void Trainer::require_finite(int64_t done) const {
   if (!what.empty()) throw Diverged(fmt::format("step {}: after it {}; not saved{}", done, what, advice()));
 }
 
-/// The end of such a message.
-std::string Trainer::advice() const {
-  const std::vector<std::string> saved = list_checkpoints(folder_.path());
-  return fmt::format(
-      "{}. Try a lower train.lr (now {:g}), a longer train.warmup_steps (now {}), train.clip (now {:g}), "
-      "or train.precision float32",
-      saved.empty() ? "" : "; the last checkpoint is " + saved.back(), recipe_.train.lr, recipe_.train.warmup_steps,
-      recipe_.train.clip);
-}
-
+/// Where it fails, the weights are saved before the run ends.
 void Trainer::evaluate(int64_t done) {
   if (evaluated_at_ == done) return;
   drain();
-  EvalMetrics m = task_->evaluate();
-  if (const NamedTensors average = optimizer_->average(); !average.empty() && recipe_.model.family != "lm") {
-    const SwappedWeights swapped(task_->params(), average);
-    for (const auto& [name, value] : task_->evaluate()) m.emplace_back("ema_" + name, value);
+  EvalMetrics m;
+  try {
+    m = validate(*task_, *optimizer_, recipe_);
+  } catch (const std::exception&) {
+    const std::exception_ptr why = std::current_exception();
+    save(done, false);
+    progress_->message(fmt::format("step {}: the evaluation failed; the weights are saved", done));
+    std::rethrow_exception(why);
   }
   metrics_->write(done, m);
   evaluated_at_ = done;
@@ -244,7 +220,7 @@ void Trainer::save(int64_t done, bool with_evaluation) {
   write_load(done);
   if (with_evaluation) evaluate(done);
   require_finite(done);
-  keep_products(folder_);  // before the checkpoint: none is without them
+  keep_products(folder_, gpu());  // before the checkpoint: none is without them
   CheckpointState state{done, done * task_->tokens_per_step(), {}, to_yaml(recipe_), task_->class_names()};
   if (evaluated_at_ == done) state.validation_loss = validation_loss_;
   save_checkpoint(folder_.path(), state, {named(task_->params()), optimizer_->state(), optimizer_->average()},
@@ -287,16 +263,11 @@ TrainResult Trainer::run() {
   return result_;
 }
 
-/// Pictures by the averaged weights where there are some.
 void Trainer::illustrate(int64_t done) {
   if (illustrated_at_ == done) return;
   drain();
-  const SwappedWeights swapped(task_->params(), optimizer_->average());
-  try {
-    task_->illustrate(folder_.path(), done);
-  } catch (const Error& e) {  // hours of training are worth more than a picture
-    progress_->message(fmt::format("no picture of step {}: {}", done, e.what()));
-  }
+  if (const std::string why = draw_pictures(*task_, *optimizer_, folder_.path(), done); !why.empty())
+    progress_->message(fmt::format("no picture of step {}: {}", done, why));
   illustrated_at_ = done;
 }
 

@@ -89,6 +89,28 @@ TEST_F(Images, WhatDoesNotFitIsRefused) {
   expect_refused(cases);
 }
 
+// Hours of training are not lost because pictures for its end have become unreadable.
+TEST(ImageEvaluation, ThatFailsLeavesTheWeightsSaved) {
+  const TempFolder folder;
+  for (const char* name : {"train/cat", "train/dog", "test/cat", "test/dog"}) paint(folder / "data/" + name, 6);
+  const auto train = [&](int steps) {
+    return image_train("deit", folder / "run",
+                       {"data.source=folder", "data.images=" + folder / "data", "data.corrupt=skip",
+                        "train.steps=" + std::to_string(steps)});
+  };
+  for (const char* name : {"cat", "dog"})
+    for (int i = 0; i < 6; ++i) write(folder / "data/test/" + name + "/" + std::to_string(i) + ".png", "no picture");
+  const Outcome o = run_siamese(train(2));
+  EXPECT_EQ(o.status, 1) << o.out;
+  EXPECT_TRUE(contains(o.err, "pictures can be read (8 of folder")) << o.err;
+  EXPECT_TRUE(contains(o.err, "the weights are saved")) << o.err;
+  EXPECT_TRUE(fs::exists(folder / "run/checkpoints/step-00000002/manifest.json"));
+  for (const char* name : {"cat", "dog"}) paint(folder / "data/test/" + name, 6);
+  const Outcome resumed = run_siamese(train(3) + Args{"--resume"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_TRUE(contains(resumed.out, "at step 2")) << resumed.out;
+}
+
 // A folder renamed changes what the labels mean, though not how many there are.
 TEST(ImageClasses, ResumeWantsTheSame) {
   const TempFolder folder;

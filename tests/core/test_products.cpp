@@ -2,6 +2,7 @@
 #include "fake_gpu.h"
 #include "ops/product_list.h"
 #include "tiny.h"
+#include "train/run_products.h"
 
 namespace siamese {
 namespace {
@@ -32,37 +33,42 @@ TEST(Products, DamagedLinesAreLeftOut) {
   EXPECT_EQ(products_from(text + "\n \nrest\n", "a GPU, 13"), some_products());
 }
 
-class ProductsOfARun : public testing::Test {
- protected:
-  void SetUp() override { set_gpu_tools(&tools_); }
-  void TearDown() override { set_gpu_tools(before_); }
-  void train_to(const TempFolder& run, int64_t steps, OpenMode mode) {
-    TrainRequest r;
-    r.recipe = pico_recipe({fmt::format("train.steps={}", steps), "eval.every=0"});
-    r.out = run.path();
-    r.mode = mode;
-    quiet_train(r);
-  }
-
-  GpuTools* const before_ = gpu_tools();
-  FakeTools tools_;
-};
-
-TEST_F(ProductsOfARun, AreStoredAndTakenAgainOnResume) {
-  const TempFolder run;
-  train_to(run, 3, OpenMode::fresh);
+TEST(ProductsOfARun, AreStoredAndTakenAgainOnResume) {
+  const TempFolder run, other;
+  RunFolder folder(run.path(), OpenMode::fresh);
+  FakeTools gpu;
+  keep_products(folder, &gpu);
   EXPECT_FALSE(std::filesystem::exists(run.file("products.txt")));  // there were none
-  tools_.chosen = "first";
-  train_to(run, 4, OpenMode::resume);
-  EXPECT_EQ(tools_.used, "");
-  EXPECT_EQ(slurp(run.file("products.txt")), "first");
-  tools_.chosen = "second";
-  train_to(run, 5, OpenMode::resume);
-  EXPECT_EQ(tools_.used, "first");
+  gpu.chosen = "first";
+  keep_products(folder, &gpu);
+  const std::string checkpoint = run.file("checkpoints/step-00000003");
+  take_products(folder, checkpoint, &gpu);
+  EXPECT_EQ(gpu.used, "first");
+  gpu.chosen = "second";
+  keep_products(folder, &gpu);
   EXPECT_EQ(slurp(run.file("products.txt")), "second");
-  tools_.chosen = "";
-  train_to(run, 2, OpenMode::overwrite);  // another run: it inherits nothing
-  EXPECT_EQ(tools_.used, "");
+  const RunFolder from_another(other.path(), OpenMode::fresh);
+  take_products(from_another, checkpoint, &gpu);  // of the checkpoint's run
+  EXPECT_EQ(gpu.used, "second");
+  folder.store_recipe(pico_recipe());
+  folder.clear();  // another run: it inherits nothing
+  EXPECT_FALSE(std::filesystem::exists(run.file("products.txt")));
+  take_products(folder, "", &gpu);
+  EXPECT_EQ(gpu.used, "");
+}
+
+TEST(ProductsOfARun, OnACpuLeaveTheGpuAlone) {
+  GpuTools* const before = gpu_tools();
+  FakeTools gpu;
+  gpu.chosen = "of another run";
+  set_gpu_tools(&gpu);
+  const TempFolder run;
+  TrainRequest r;
+  r.recipe = pico_recipe({"train.steps=1", "eval.every=0"});
+  r.out = run.path();
+  quiet_train(r);
+  set_gpu_tools(before);
+  EXPECT_EQ(gpu.used, "not called");
   EXPECT_FALSE(std::filesystem::exists(run.file("products.txt")));
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace siamese {
 namespace {
@@ -30,8 +31,7 @@ std::unique_ptr<CublasLt> open() {
   find(lt->preference_create, "cublasLtMatmulPreferenceCreate");
   find(lt->preference_destroy, "cublasLtMatmulPreferenceDestroy");
   find(lt->preference_set, "cublasLtMatmulPreferenceSetAttribute");
-  if (!whole || lt->create(&lt->handle) != CUBLAS_STATUS_SUCCESS) return nullptr;
-  return lt;
+  return whole ? std::move(lt) : nullptr;
 }
 
 }  // namespace

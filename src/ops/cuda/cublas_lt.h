@@ -18,7 +18,6 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceCreate) preference_create;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
-  cublasLtHandle_t handle = nullptr;
 
   /// Null where the library or one of the functions is missing.
   static const CublasLt* get();

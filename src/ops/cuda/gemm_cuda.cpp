@@ -1,7 +1,7 @@
 // Products on the GPU by cuBLASLt. The first time a shape is met its candidates are timed (some 100 ms for a large
 // shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is
-// always the library's first choice. A run keeps what it took and takes it again when it is resumed. Workspaces belong
-// to a stream: products on two streams may run at the same time.
+// always the library's first choice. A run keeps what it took and takes it again when it is resumed. Every GPU has a
+// handle and choices of its own. Workspaces belong to a stream: products on two streams may run at the same time.
 //
 // cuBLASLt counts columns first: a row-major C = op(A)·op(B) is its Cᵀ = op(B)ᵀ·op(A)ᵀ, on the same memory.
 #include <ATen/ATen.h>
@@ -44,32 +44,25 @@ struct Plan {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t first{}, best{};  // the library's choice, and the fastest once tuned
   bool tuned = false, used = false;      // best is known; it has run
-
-  void run(const CublasLt& lt, const void* pa, const void* pb, void* pc, const Tensor& workspace,
-           const cublasLtMatmulAlgo_t& with, cudaStream_t stream) const {
-    const float one = 1.f, zero = 0.f;
-    check(lt.matmul(lt.handle, desc, &one, pa, a, pb, b, &zero, pc, c, pc, c, &with, workspace.mutable_data_ptr(),
-                    kWorkspace, stream),
-          "the product");
-  }
 };
 
 std::string key_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool bias) {
   return c10::str("bf16 added in fp32 ", m, "x", n, "x", k, ta ? " T" : " N", tb ? "T" : "N", bias ? " bias" : "");
 }
 
+/// Of the current device, which the handle is for.
 class Products {
  public:
-  explicit Products(const CublasLt& lt) : lt_(lt), cache_(device_name(), lt.version()) {}
+  Products(const CublasLt& lt, cublasLtHandle_t handle)
+      : lt_(lt), handle_(handle), cache_(device_name(), lt.version()) {}
 
   Tensor operator()(const Tensor& a, const Tensor& b, bool ta, bool tb, const void* bias) {
     const int64_t m = ta ? a.size(1) : a.size(0), k = ta ? a.size(0) : a.size(1), n = tb ? b.size(0) : b.size(1);
-    const c10::cuda::CUDAGuard guard(a.device());
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     Tensor out = at::empty({m, n}, a.options());
-    Tensor& workspace = workspaces_[{a.device().index(), stream}];
+    Tensor& workspace = workspaces_[stream];
     if (!workspace.defined()) workspace = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
-    Plan& plan = plan_of(a.device().index(), m, n, k, ta, tb, bias);
+    Plan& plan = plan_of(m, n, k, ta, tb, bias);
     const bool deterministic = at::globalContext().deterministicAlgorithms();
     // The library's first matrix is our second.
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
@@ -78,20 +71,22 @@ class Products {
       tune(plan, first, second, out.mutable_data_ptr(), workspace, stream);
     const bool best = plan.tuned && !deterministic;
     plan.used = plan.used || best;
-    plan.run(lt_, first, second, out.mutable_data_ptr(), workspace, best ? plan.best : plan.first, stream);
+    multiply(plan, first, second, out.mutable_data_ptr(), workspace, best ? plan.best : plan.first, stream);
     return out;
   }
 
+  void forget_workspaces() { workspaces_.clear(); }
+
   std::string chosen() const {
     ProductList list = cache_.preferred();  // a shape of the run that did not come up again yet is not forgotten
-    for (const auto& [place, plan] : plans_)
+    for (const auto& [key, plan] : plans_)
       if (plan.used) list[plan.key] = bytes_of(plan.best);
     return list.empty() ? "" : to_text(list, cache_.origin());
   }
 
   void prefer(const std::string& text) {
     cache_.prefer(products_from(text, cache_.origin()));
-    for (auto& [place, plan] : plans_) {
+    for (auto& [key, plan] : plans_) {
       plan.tuned = false;
       recall(plan);
     }
@@ -102,6 +97,14 @@ class Products {
     cudaDeviceProp properties{};
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, c10::cuda::current_device()));
     return properties.name;
+  }
+
+  void multiply(const Plan& plan, const void* a, const void* b, void* c, const Tensor& workspace,
+                const cublasLtMatmulAlgo_t& with, cudaStream_t stream) const {
+    const float one = 1.f, zero = 0.f;
+    check(lt_.matmul(handle_, plan.desc, &one, a, plan.a, b, plan.b, &zero, c, plan.c, c, plan.c, &with,
+                     workspace.mutable_data_ptr(), kWorkspace, stream),
+          "the product");
   }
 
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Plan& plan, int most) const {
@@ -115,7 +118,7 @@ class Products {
     std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
     int found = 0;
     const auto status =
-        lt_.heuristic(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, preference, most, results.data(), &found);
+        lt_.heuristic(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, preference, most, results.data(), &found);
     lt_.preference_destroy(preference);
     check(status, "the choice of an algorithm");
     TORCH_CHECK(found > 0, "[gemm] cuBLASLt has no algorithm for this product");
@@ -124,13 +127,13 @@ class Products {
   }
 
   /// Its description has this bias, whose place may be another one every time.
-  Plan& plan_of(int device, int64_t m, int64_t n, int64_t k, bool ta, bool tb, const void* bias) {
-    const std::string key = key_of(m, n, k, ta, tb, bias != nullptr), place = c10::str(device, ": ", key);
+  Plan& plan_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb, const void* bias) {
+    const std::string key = key_of(m, n, k, ta, tb, bias != nullptr);
     auto set_bias = [&](const Plan& plan) {
       if (bias != nullptr)
         check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "a description");
     };
-    if (const auto known = plans_.find(place); known != plans_.end()) {
+    if (const auto known = plans_.find(key); known != plans_.end()) {
       set_bias(known->second);
       return known->second;
     }
@@ -155,7 +158,7 @@ class Products {
     layout(&plan.c, n, m);
     plan.first = candidates(plan, 1).front().algo;
     recall(plan);
-    return plans_[place] = plan;
+    return plans_[key] = plan;
   }
 
   /// Takes the algorithm that the cache has for the shape, if the library accepts it.
@@ -163,7 +166,7 @@ class Products {
     cublasLtMatmulAlgo_t known;
     cublasLtMatmulHeuristicResult_t needs;
     if (cache_.find(plan.key, &known) &&
-        lt_.check(lt_.handle, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &needs) == CUBLAS_STATUS_SUCCESS &&
+        lt_.check(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &needs) == CUBLAS_STATUS_SUCCESS &&
         needs.workspaceSize <= kWorkspace) {
       plan.best = known;
       plan.tuned = true;
@@ -180,7 +183,7 @@ class Products {
     for (const auto& candidate : candidates(plan, kCandidates))
       if (candidate.state == CUBLAS_STATUS_SUCCESS) able.push_back(candidate.algo);
     const auto best = fastest_of(
-        able, [&](const cublasLtMatmulAlgo_t& algo) { plan.run(lt_, first, second, out, workspace, algo, stream); },
+        able, [&](const cublasLtMatmulAlgo_t& algo) { multiply(plan, first, second, out, workspace, algo, stream); },
         stream);
     if (!best) return;
     plan.best = *best;
@@ -188,18 +191,27 @@ class Products {
   }
 
   const CublasLt& lt_;
+  const cublasLtHandle_t handle_;
   ProductCache cache_;
-  std::map<std::pair<int, cudaStream_t>, Tensor> workspaces_;
+  std::map<cudaStream_t, Tensor> workspaces_;
   std::unordered_map<std::string, Plan> plans_;
 };
 
 std::mutex mutex;  // autograd's threads
 
-/// Null where cuBLASLt is missing.
+/// Those of the devices met so far.
+std::map<int, std::unique_ptr<Products>>& all_products() {
+  static std::map<int, std::unique_ptr<Products>> all;
+  return all;
+}
+/// Of the current device; null where there is no cuBLASLt for it.
 Products* products() {
-  static const std::unique_ptr<Products> all =
-      CublasLt::get() != nullptr ? std::make_unique<Products>(*CublasLt::get()) : nullptr;
-  return all.get();
+  const CublasLt* lt = CublasLt::get();
+  if (lt == nullptr) return nullptr;
+  const auto [mine, first] = all_products().try_emplace(c10::cuda::current_device());
+  cublasLtHandle_t handle = nullptr;
+  if (first && lt->create(&handle) == CUBLAS_STATUS_SUCCESS) mine->second = std::make_unique<Products>(*lt, handle);
+  return mine->second.get();
 }
 
 bool suits(const Tensor& t) {
@@ -217,9 +229,13 @@ Tensor gemm_gpu(const Tensor& a, const Tensor& b, bool transpose_a, bool transpo
               bias->sizes(), " does not fit ", b.sizes());
   const bool fits = !bias || (bias->scalar_type() == at::kBFloat16 && bias->is_contiguous() &&
                               reinterpret_cast<uintptr_t>(bias->const_data_ptr()) % 16 == 0);
-  if (products() == nullptr || !suits(a) || !suits(b) || !fits) return gemm_plain(a, b, transpose_a, transpose_b, bias);
-  const std::lock_guard lock(mutex);
-  return (*products())(a, b, transpose_a, transpose_b, bias ? bias->const_data_ptr() : nullptr);
+  if (fits && suits(a) && suits(b)) {
+    const c10::cuda::CUDAGuard guard(a.device());
+    const std::lock_guard lock(mutex);
+    if (Products* mine = products())
+      return (*mine)(a, b, transpose_a, transpose_b, bias ? bias->const_data_ptr() : nullptr);
+  }
+  return gemm_plain(a, b, transpose_a, transpose_b, bias);
 }
 
 }  // namespace
@@ -232,6 +248,12 @@ std::string chosen_products() {
 void prefer_products(const std::string& text) {
   const std::lock_guard lock(mutex);
   if (products() != nullptr) products()->prefer(text);
+}
+
+void forget_workspaces() {
+  const std::lock_guard lock(mutex);
+  for (auto& [device, mine] : all_products())
+    if (mine != nullptr) mine->forget_workspaces();
 }
 
 TORCH_LIBRARY_IMPL(siamese, CUDA, m) { m.impl("gemm", gemm_gpu); }

@@ -13,6 +13,10 @@
 #include "ops/cuda/projection.h"
 #include "ops/gpu_tools.h"
 
+namespace at::cuda {
+void clearCublasWorkspaces();  // of ATen/cuda/CUDAContextLight.h, which wants the headers of all of CUDA's libraries
+}
+
 namespace siamese {
 namespace {
 
@@ -122,7 +126,12 @@ class CudaTools final : public GpuTools {
     return stats.allocated_bytes[0].peak;  // 0: all pools together
   }
   void reset_peak() override { c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device()); }
-  void release() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+  void release() override {
+    synchronize();
+    forget_workspaces();
+    at::cuda::clearCublasWorkspaces();
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  }
   void synchronize() override { c10::cuda::device_synchronize(); }
 };
 
