@@ -111,6 +111,17 @@ TEST(ImageEvaluation, ThatFailsLeavesTheWeightsSaved) {
   EXPECT_TRUE(contains(resumed.out, "at step 2")) << resumed.out;
 }
 
+TEST(ImagePictures, ThatCannotBeWrittenCostNoRun) {
+  const TempFolder folder;
+  fs::create_directories(folder / "run/samples-00000002.png/in the way");
+  const Outcome o = run_siamese(
+      image_train("dit", folder / "run", {"data.shapes=40", "train.steps=3", "diffusion.sample_every=2"}));
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_TRUE(contains(o.err, "no picture of step 2: ")) << o.err;
+  EXPECT_TRUE(fs::is_regular_file(folder / "run/samples-00000003.png"));
+  EXPECT_TRUE(fs::exists(folder / "run/checkpoints/step-00000003/manifest.json"));
+}
+
 // A folder renamed changes what the labels mean, though not how many there are.
 TEST(ImageClasses, ResumeWantsTheSame) {
   const TempFolder folder;
