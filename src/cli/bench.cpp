@@ -8,12 +8,11 @@
 #include <thread>
 
 #include "cli/bench_ops.h"
-#include "cli/bench_rows.h"
+#include "cli/bench_workloads.h"
 #include "cli/common.h"
 #include "cli/profile.h"
 #include "train/device.h"
 #include "train/execution.h"
-#include "train/memory.h"
 #include "train/models.h"
 #include "train/out_of_memory.h"
 #include "train/step_runner.h"
@@ -33,31 +32,6 @@ struct Options : RunOptions {
   bool json = false, eager = false, profile = false, ops = false;
 };
 
-/// The workloads of the comparison with PyTorch: batch and length as its benchmark has them.
-struct Workload {
-  const char* name;
-  std::vector<std::string> set;
-};
-const std::vector<Workload>& workloads() {
-  static const std::vector<Workload> all = {
-      {"lm-400m", {"train.batch_size=16", "train.micro_batch_size=16", "train.sequence_length=2048"}},
-      {"lm-1.2b", {"train.batch_size=4", "train.micro_batch_size=4", "train.sequence_length=4096"}},
-      {"deit-s",
-       {"train.batch_size=256", "train.micro_batch_size=256", "train.clip=1", "train.ema=0", "model.drop_path=0"}},
-      {"dit-b2", {"train.batch_size=256", "train.micro_batch_size=256", "train.clip=1", "train.ema=0"}},
-  };
-  return all;
-}
-
-Recipe recipe_of(const std::string& name, const std::string& scheme, const std::vector<std::string>& set) {
-  std::vector<std::string> all;
-  for (const Workload& w : workloads())
-    if (name == w.name) all = w.set;
-  all.insert(all.end(), set.begin(), set.end());
-  all.push_back("model.scheme=" + scheme);
-  return without_data(load_recipe(name, all));
-}
-
 class Bench {
  public:
   explicit Bench(const Options& o)
@@ -71,8 +45,9 @@ class Bench {
 
   void run() {
     std::vector<std::vector<Row>> all;  // every mistake is found before anything is timed
-    for (const std::string& workload : o_.workloads) all.push_back(rows_of(workload));
-    for (size_t i = 0; i < all.size(); ++i) warn_of_memory(o_.workloads[i], all[i]);
+    for (const std::string& workload : o_.workloads)
+      all.push_back(rows_of(workload, o_.schemes, o_.set, o_.parts, device_));
+    for (size_t i = 0; i < all.size(); ++i) warn_of_memory(o_.workloads[i], all[i], device_);
     for (size_t i = 0; i < all.size(); ++i) {
       const auto print = [&] { print_rows(o_.workloads[i], all[i], {device_, name_, o_.parts, o_.rest, o_.json}); };
       try {
@@ -97,39 +72,6 @@ class Bench {
                                                            "all have their memory; fewer --schemes\n",
                                                            schemes));
     }
-  }
-
-  /// On a CPU the models of all schemes are there at once; one at a time is at work.
-  void warn_of_memory(const std::string& workload, const std::vector<Row>& rows) const {
-    double resting = 0, working = 0;
-    for (const Row& row : rows) {
-      const MemoryPlan p =
-          plan_memory(row.recipe, count_parameters(row.recipe), recompute_of(row.recipe, device_), device_);
-      const double rests = p.parameters + p.optimizer + p.average;
-      resting = device_.is_cpu() ? resting + rests : std::max(resting, rests);
-      working = std::max(working, p.gradients + p.activations());
-    }
-    const double needed = resting + working, has = memory_of(device_);
-    if (has > 0 && needed > has)
-      fmt::print(stderr, "bench: {} takes about {} of memory, and this {} has {}\n", workload, human_bytes(needed),
-                 device_.is_cpu() ? "machine" : "GPU", human_bytes(has));
-  }
-
-  std::vector<Row> rows_of(const std::string& workload) const {
-    std::vector<Row> rows;
-    for (const std::string& scheme : scheme_names_in(o_.schemes)) {
-      Row row;
-      row.recipe = recipe_of(workload, scheme, o_.set);
-      if (row.recipe.data.document_masking)
-        fail(
-            "{}: data.document_masking is true, but bench's random inputs have no documents: "
-            "--set data.document_masking=false",
-            workload);
-      check_execution(row.recipe, device_);
-      row.recipe.train.batch_size = o_.parts * row.recipe.train.micro_batch_size;
-      rows.push_back(std::move(row));
-    }
-    return rows;
   }
 
   /// The first step: from the start of the process for the first row, from the row's own start for the others.

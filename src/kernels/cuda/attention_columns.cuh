@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/async.cuh"
-#include "kernels/cuda/attention_hopper.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 
 namespace siamese::kernels::attention {
 

@@ -3,7 +3,7 @@
 // P·V.
 #pragma once
 
-#include "kernels/cuda/attention_hopper.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 
 namespace siamese::kernels::attention::forward {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cuda/attention_hopper.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/vec.cuh"
 

@@ -9,7 +9,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/attention_hopper.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 #include "kernels/cuda/head_gain.cuh"
 
 namespace siamese::kernels::attention {

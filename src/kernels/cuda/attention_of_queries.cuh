@@ -2,7 +2,7 @@
 // 128, from the diagonal (or the end) backwards, and are taken 64 at a time.
 #pragma once
 
-#include "kernels/cuda/attention_hopper.cuh"
+#include "kernels/cuda/attention_lanes.cuh"
 
 namespace siamese::kernels::attention::of_queries {
 
