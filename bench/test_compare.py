@@ -4,6 +4,7 @@ where something is amiss: python3 bench/test_compare.py. Without PyTorch, a GPU 
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -94,7 +95,7 @@ class Losses(unittest.TestCase):
 PRODUCT = """#!/bin/sh
 case "$*" in *nosuch*) echo "siamese: nosuch: there is none" >&2; exit 1;; esac
 case "$1 $*" in
-bench*) echo '{"workload": "lm-400m", "scheme": "pre", "ms": 160.0, "device": "H"}';;
+bench*) echo '{"workload": "lm-400m", "scheme": "pre", "ms": '${MS:-160}.0', "steps_ms": [150.0, '${MS:-160}.0', 999.0], "device": "H"}';;
 train*seed=8*) printf 'train 1/2\\nsiamese: out of luck\\n' >&2; exit 1;;
 train*seed=9*) exec sleep 60;;
 train*) mkdir "$4"
@@ -187,6 +188,20 @@ class Scripts(unittest.TestCase):
             self.assertEqual(self.run_script("compare", "lm-400m", "mhc").returncode, 0)  # the peer lacks it
         first, second = sorted(self.kept(), key=len)
         self.assertEqual(second, first.replace(".jsonl", "-2.jsonl"))
+
+    def test_variants(self):
+        self.refuses("variants: 'WOVEN' is not NAME=value,value", "variants", "lm-400m", "pre", "WOVEN")
+        self.refuses("variants: 'A=1,' is not NAME=value,value", "variants", "lm-400m", "pre", "A=1,")
+        self.refuses("siamese: nosuch", "variants", "lm-400m", "pre,nosuch", "A=1")
+        done = self.run_script("variants", "lm-400m", "pre", "A=0,1", "MS=160,168", "--turns", "2", "--steps", "3")
+        (name, lines), = self.kept().items()
+        self.assertRegex(name, r"^[\d-]+-variants-lm-400m\.jsonl$")
+        self.assertEqual([(r["turn"], r["variant"]["A"], r["variant"]["MS"], r["ms"]) for r in lines],
+                         [(t, a, m, float(m)) for t in (1, 2) for a in "01" for m in ("160", "168")])
+        rows = [re.split(" {2,}", line) for line in done.stdout.splitlines()[2:6]]
+        said = {variant: cells for scheme, variant, *cells in rows}
+        self.assertEqual(said["A=0 MS=160"], ["160.00", "150.0 … 999.0"])  # of all steps of both turns
+        self.assertEqual(said["A=1 MS=168"], ["168.00", "150.0 … 999.0", "+5.00 ± 0.00 %"])
 
     def losses(self, *arguments):
         return ["compare_losses", "lm-1.2b", "--text", "book.txt", "--kinds", "fused", *arguments]
