@@ -2,7 +2,8 @@
 // wait for each other, shared memory full of NaN at first. Kernels are included as they are;
 // tests/emulated/kernels/cuda stands in for the headers with instructions. The copy engine's copies are made some turns
 // later, products of the tensor cores when they are waited for, so that a missing wait shows (but operands in registers
-// are read at once). Fences are not seen, nor is the order in which a GPU lets others see what a thread has written.
+// are read at once). Where tiles are written by ordinary stores and an engine reads them, there must be a fence
+// between; other fences are not seen, nor is the order in which a GPU lets others see what a thread has written.
 #pragma once
 
 #include "fibers.h"

@@ -82,6 +82,12 @@ struct Warpgroup {
   int64_t done = 0;
   std::map<int64_t, Group> groups;
 };
+/// Who last wrote four bytes of shared memory by ordinary stores, and how many fences for engines that thread had
+/// passed.
+struct Written {
+  const struct Fiber* by = nullptr;
+  unsigned fences = 0;
+};
 struct Block {
   Index index;
   char* memory = nullptr;
@@ -89,6 +95,7 @@ struct Block {
   std::vector<Warp> warps;
   std::map<int, Barrier> barriers;
   std::map<uint32_t, Arrivals> arrivals;
+  std::vector<Written> written;
 };
 struct Fiber {
   ucontext_t context;
@@ -100,6 +107,7 @@ struct Fiber {
   int stores = 0;                               // boxes that are still to be read from shared memory
   std::vector<std::function<void()>> products;  // not yet handed in
   int64_t groups = 0;                           // handed in
+  unsigned fences = 0;                          // passed
 };
 /// A copy on its way: it reads and writes in some later turn.
 struct Copy {
@@ -197,6 +205,7 @@ inline void prepare(size_t at, unsigned index) {
   const size_t threads = static_cast<size_t>(state.size.x) * state.size.y;
   Block& block = state.blocks[at];
   block.index = {index, 0, 0}, block.memory = memory_of(at), block.warps = std::vector<Warp>(threads / 32);
+  block.written.assign(sizeof tile_memory / 4, {});
   std::memset(block.memory, 0xff, sizeof tile_memory);
   for (size_t i = 0; i < threads; ++i) {
     Fiber& f = state.fibers[at * threads + i];

@@ -1,6 +1,8 @@
 // Stands in for src/kernels/cuda/async.cuh: copies. Those of single words arrive at once.
 #pragma once
 
+#include <algorithm>
+
 #include "emulator.h"
 
 namespace siamese::kernels {
@@ -17,6 +19,7 @@ inline void copy_bulk(uint32_t shared, const void* global, unsigned bytes, uint3
   if (shared + bytes > emulator::state.shared) throw std::logic_error("a bulk copy past the end of shared memory");
   emulator::later([=, block = &emulator::block()] {
     std::memcpy(block->memory + shared, global, bytes);
+    std::fill_n(block->written.begin() + shared / 4, bytes / 4, emulator::Written{});
     emulator::Arrivals& a = block->arrivals.at(barrier);
     a.bytes -= bytes;
     a.check();

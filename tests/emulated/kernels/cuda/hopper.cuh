@@ -24,6 +24,17 @@ inline char* memory_at(Block& block, uint32_t address, uint32_t bytes) {
   return block.memory + address;
 }
 inline char* memory_at(uint32_t address, uint32_t bytes) { return memory_at(emulator::block(), address, bytes); }
+/// An ordinary store: the copy engine and the tensor cores may read it once its thread has passed a fence.
+inline void put_words(uint32_t address, const void* from, uint32_t bytes) {
+  std::memcpy(memory_at(address, bytes), from, bytes);
+  const emulator::Fiber* by = emulator::state.current;
+  for (uint32_t i = 0; i < bytes; i += 4) emulator::block().written[(address + i) / 4] = {by, by->fences};
+}
+inline void require_fence(const Block& block, uint32_t address) {
+  const emulator::Written& w = block.written.at(address / 4);
+  if (w.by != nullptr && w.by->fences == w.fences)
+    throw std::logic_error("an engine reads shared memory that was written without a fence");
+}
 template <class T>
 T read_shared(uint32_t address) {
   if (address % sizeof(T) != 0) throw std::logic_error("a read of shared memory that is not aligned");
@@ -101,6 +112,7 @@ inline void load_box_to(Block& block, const Map& map, uint32_t to, uint32_t barr
     map.each(to, column, row, batch, [&](uint32_t at, const char* from) {
       const uint16_t none = 0;
       std::memcpy(memory_at(block, at, 2), from != nullptr ? from : reinterpret_cast<const char*>(&none), 2);
+      block.written[at / 4] = {};
     });
     Arrivals& a = block.arrivals.at(barrier);
     a.bytes -= map.bytes();
@@ -115,6 +127,7 @@ inline void load_box_to_all(const CUtensorMap& map, uint32_t to, uint32_t barrie
     if ((mask >> i & 1) != 0) load_box_to(emulator::state.blocks[i], Map(map), to, barrier, column, row, 0);
 }
 inline void store_box(const CUtensorMap& map, uint32_t from, int column, int row, int batch = 0) {
+  Map(map).each(from, column, row, batch, [&](uint32_t at, char*) { require_fence(emulator::block(), at); });
   ++emulator::state.current->stores;
   emulator::later([=, m = Map(map), fiber = emulator::state.current] {
     m.each(from, column, row, batch, [&](uint32_t at, char* to) {
@@ -129,7 +142,7 @@ void store_wait_read() {
   static_assert(pending == 0);
   while (emulator::state.current->stores > 0) emulator::yield();
 }
-inline void fence_for_copies() {}
+inline void fence_for_copies() { ++emulator::state.current->fences; }
 inline void prefetch_map(const CUtensorMap&) {}
 inline void prefetch_box(const CUtensorMap&, int, int, int) {}
 
@@ -164,7 +177,9 @@ void products_wait() {
 
 inline float bf16_at(Block& block, uint32_t address) {
   uint16_t bits;
-  std::memcpy(&bits, memory_at(block, address ^ ((address >> 7 & 7) << 4), 2), 2);
+  address ^= (address >> 7 & 7) << 4;
+  require_fence(block, address);
+  std::memcpy(&bits, memory_at(block, address, 2), 2);
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 /// Value (i, k) of an operand in shared memory, i of M or N.
@@ -221,8 +236,7 @@ inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint
   const int lane = emulator::state.current->linear % 32;
   const emulator::Slot& rows = emulator::gather(to);
   const uint32_t values[] = {a, b, c, d};
-  for (int i = 0; i < 4; ++i)
-    std::memcpy(memory_at(rows[8 * i + lane / 4][0] + static_cast<uint32_t>(lane % 4) * 4, 4), &values[i], 4);
+  for (int i = 0; i < 4; ++i) put_words(rows[8 * i + lane / 4][0] + static_cast<uint32_t>(lane % 4) * 4, &values[i], 4);
   emulator::gather(0);
 }
 inline void load_matrices(uint32_t from, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {

@@ -31,7 +31,7 @@ void product(float (&d)[32], uint64_t a, uint64_t b, int add) {
 }
 
 inline float shared_float(uint32_t address) { return read_shared<float>(address); }
-inline void put_shared(uint32_t address, float f) { std::memcpy(memory_at(address, 4), &f, 4); }
+inline void put_shared(uint32_t address, float f) { put_words(address, &f, 4); }
 inline float2 shared_float2(uint32_t address) { return read_shared<float2>(address); }
 inline float4 shared_float4(uint32_t address) { return read_shared<float4>(address); }
 inline int shared_byte(uint32_t address) { return read_shared<uint8_t>(address); }
