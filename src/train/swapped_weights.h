@@ -14,7 +14,8 @@ namespace siamese {
 /// While it lives, the parameters have other values (none: their own).
 class SwappedWeights {
  public:
-  SwappedWeights(const Params& params, const NamedTensors& others) {
+  /// The object is whole before anything is swapped: where memory gives out on the way, all values come back.
+  SwappedWeights(const Params& params, const NamedTensors& others) : SwappedWeights() {
     const at::NoGradGuard no_grad;
     for (const auto& [name, value] : others) {
       kept_.emplace_back(params.at(name).value, params.at(name).value.clone());
@@ -29,6 +30,8 @@ class SwappedWeights {
   SwappedWeights& operator=(const SwappedWeights&) = delete;
 
  private:
+  SwappedWeights() = default;
+
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
 };
 

@@ -81,7 +81,10 @@ class Trainer {
 
 /// Fills the weights from the seed, from a checkpoint to resume, or from another run's weights.
 void Trainer::begin() {
-  if (gpu() != nullptr) gpu()->reset_peak();  // of a run before this one
+  if (gpu() != nullptr) {  // nothing of a run before this one counts
+    gpu()->release();
+    gpu()->reset_peak();
+  }
   const bool resume = request_.mode == OpenMode::resume;
   std::optional<Checkpoint> from;
   if (resume && !request_.from.empty()) {
@@ -94,6 +97,7 @@ void Trainer::begin() {
   step_.emplace(*task_, *optimizer_, execution_.graph);
   if (from) {
     first_ = saved_at_ = resume_from(*from, recipe_, *task_, *optimizer_, folder_);
+    if (const auto loss = from->state().validation_loss) evaluated_at_ = first_, validation_loss_ = *loss;
   } else if (!request_.init_from.empty()) {
     load_weights(find_checkpoint(request_.init_from).open("model.safetensors"), task_->params());
     optimizer_->adopt_weights();
@@ -202,8 +206,13 @@ void Trainer::evaluate(int64_t done) {
     m = validate(*task_, *optimizer_, recipe_);
   } catch (const std::exception&) {
     const std::exception_ptr why = std::current_exception();
-    save(done, false);
-    progress_->message(fmt::format("step {}: the evaluation failed; the weights are saved", done));
+    std::string saved = "the weights are saved";
+    try {
+      save(done, false);
+    } catch (const std::exception& e) {
+      saved = "nor could the weights be saved: " + torch_message(e.what());
+    }
+    progress_->message(fmt::format("step {}: the evaluation failed; {}", done, saved));
     std::rethrow_exception(why);
   }
   metrics_->write(done, m);
@@ -246,6 +255,7 @@ TrainResult Trainer::run() {
   }
   result_.signal = done < recipe_.train.steps ? StopSignals::received() : 0;
   if (done > first_ || saved_at_ < 0) save(done, result_.signal == 0);
+  if (result_.signal == 0) evaluate(done);  // where the run had ended without: its evaluation had failed
   if (result_.signal == 0) illustrate(done);
   progress_->finish();
   result_.step = done;

@@ -19,10 +19,8 @@ std::string draw_pictures(Task& task, const Optimizer& optimizer, const std::str
   try {
     const SwappedWeights swapped(task.params(), optimizer.average());
     task.illustrate(run, step);
-  } catch (const c10::Error& e) {  // such as too little memory beside the step's
-    return torch_message(e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    return e.what();
+  } catch (const std::exception& e) {  // too little memory beside the step's, a full disk
+    return torch_message(e.what());
   }
   return "";
 }

@@ -106,16 +106,19 @@ TEST(ImageEvaluation, ThatFailsLeavesTheWeightsSaved) {
   EXPECT_TRUE(contains(o.err, "the weights are saved")) << o.err;
   EXPECT_TRUE(fs::exists(folder / "run/checkpoints/step-00000002/manifest.json"));
   for (const char* name : {"cat", "dog"}) paint(folder / "data/test/" + name, 6);
-  const Outcome resumed = run_siamese(train(3) + Args{"--resume"});
+  const Outcome resumed = run_siamese(train(2) + Args{"--resume"});  // what had failed is made up
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_TRUE(contains(resumed.out, "at step 2")) << resumed.out;
+  EXPECT_TRUE(contains(resumed.err, "step 2: validation_loss")) << resumed.err;
+  EXPECT_TRUE(contains(read(folder / "run/metrics.jsonl"), "validation_loss"));
+  EXPECT_FALSE(contains(run_siamese(train(2) + Args{"--resume"}).err, "nor could")) << "again";
 }
 
 TEST(ImagePictures, ThatCannotBeWrittenCostNoRun) {
   const TempFolder folder;
   fs::create_directories(folder / "run/samples-00000002.png/in the way");
-  const Outcome o = run_siamese(
-      image_train("dit", folder / "run", {"data.shapes=40", "train.steps=3", "diffusion.sample_every=2"}));
+  const Outcome o =
+      run_siamese(image_train("dit", folder / "run", {"data.shapes=40", "train.steps=3", "diffusion.sample_every=2"}));
   EXPECT_EQ(o.status, 0) << o.err;
   EXPECT_TRUE(contains(o.err, "no picture of step 2: ")) << o.err;
   EXPECT_TRUE(fs::is_regular_file(folder / "run/samples-00000003.png"));

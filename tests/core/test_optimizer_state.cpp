@@ -1,6 +1,7 @@
 // What the optimizer carries besides the weights: fp32 master weights under bf16, moments, averages, and their way to
 // disk and back.
 #include "small_params.h"
+#include "train/swapped_weights.h"
 
 namespace siamese {
 namespace {
@@ -78,6 +79,21 @@ TEST(Optimizer, AdoptsLoadedWeights) {
   optimizer.update(0.0, 1);  // copies the master weights back
   EXPECT_TRUE((params.at("w").value == 4.0).all().item<bool>());
   EXPECT_TRUE((optimizer.average()[0].second == 4.0).all().item<bool>());
+}
+
+// Memory may give out half-way: what stands in for that is an average of a parameter that is not there.
+TEST(SwappedWeights, ComeBackWhereSwappingFails) {
+  Params params(at::kFloat, at::kCPU);
+  const at::Tensor w = params.add("w", {2}, ParamKind::matrix, {InitSpec::constant, 1.0});
+  params.initialise(1);
+  const at::Tensor other = at::full({2}, 7.0);
+  {
+    const SwappedWeights swapped(params, {{"w", other}});
+    EXPECT_TRUE(at::equal(w.detach(), other));
+  }
+  EXPECT_TRUE(at::equal(w.detach(), at::ones({2})));
+  EXPECT_ANY_THROW(SwappedWeights(params, {{"w", other}, {"not there", other}}));
+  EXPECT_TRUE(at::equal(w.detach(), at::ones({2})));
 }
 
 }  // namespace

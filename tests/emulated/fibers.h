@@ -169,23 +169,25 @@ inline void run_copies(int64_t due) {
   }
 }
 
-/// Warps are held up now and then, so that others run ahead of them where nothing makes them wait.
-inline bool held_up(const Fiber& f) {
+/// Warps are held up now and then, so that others run ahead of them where nothing makes them wait; none anew after a
+/// turn in which nothing happened, so that a kernel that hangs is found.
+inline bool held_up(const Fiber& f, bool idle) {
   Warp& warp = f.block->warps[static_cast<size_t>(f.linear / 32)];
-  if (f.linear % 32 == 0 && warp.held_up < state.turn && state.random() % 64 == 0)
+  if (f.linear % 32 == 0 && !idle && warp.held_up < state.turn && state.random() % 64 == 0)
     warp.held_up = state.turn + static_cast<int64_t>(state.random() % 32);
   return state.turn <= warp.held_up;
 }
 
 /// All threads of the blocks at work, in turns, until the last one is done.
 inline void run_all() {
+  bool idle = false;
   for (size_t left = state.fibers.size(); left > 0;) {
     const int64_t before = steps();
     bool waits = false;
     run_copies(++state.turn);
     for (Fiber& f : state.fibers) {
       if (f.done) continue;
-      if (held_up(f)) {
+      if (held_up(f, idle)) {
         waits = true;
         continue;
       }
@@ -194,7 +196,8 @@ inline void run_all() {
       if (state.failure) std::rethrow_exception(state.failure);
       if (f.done) --left, ++steps();
     }
-    if (steps() == before && !waits && state.copies.empty()) throw std::logic_error("the kernel hangs");
+    idle = steps() == before;
+    if (idle && !waits && state.copies.empty()) throw std::logic_error("the kernel hangs");
   }
   if (!state.copies.empty()) throw std::logic_error("a block left while copies from or to it were under way");
 }

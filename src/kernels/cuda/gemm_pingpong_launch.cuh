@@ -10,15 +10,12 @@
 
 namespace siamese::kernels {
 
-/// Products that have a woven form; SIAMESE_WOVEN is the sum of those that take it.
+/// Products that have a woven form; SIAMESE_WOVEN is the sum of those that take it, from here on.
 enum class Woven { swiglu = 1, swiglu_backward = 2, qkv = 4 };
 template <class Epilogue>
 bool take_woven(Woven which, int64_t k) {
-  static const int wanted = [] {
-    const char* given = std::getenv("SIAMESE_WOVEN");
-    return given == nullptr ? 0 : std::atoi(given);
-  }();
-  return (wanted & static_cast<int>(which)) != 0 && woven_serves<Epilogue>(k);
+  const char* wanted = std::getenv("SIAMESE_WOVEN");
+  return wanted != nullptr && (std::atoi(wanted) & static_cast<int>(which)) != 0 && woven_serves<Epilogue>(k);
 }
 
 template <class Epilogue>

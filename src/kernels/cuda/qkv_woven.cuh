@@ -1,7 +1,7 @@
 // What the products of gemm_qkv_rope.h and gemm_qkv_norm.h do with a finished tile of gemm_woven.cuh: four heads of 64,
 // each in two parts. The first part has the chunks 0, 1 and 4, 5 of eight columns, the second one the rest, so that the
-// pairs (i, i + 32) that R turns lie together (qkv_rope_epilogue.cuh). Results are those of the other form, bit for
-// bit.
+// pairs (i, i + 32) that R turns lie together (qkv_rope_epilogue.cuh). Results are those of the other form bit for
+// bit, though of the norms only as the compiler happens to join products and sums alike.
 #pragma once
 
 #include "kernels/cuda/gemm_woven.cuh"
