@@ -45,6 +45,10 @@ template <class T>
 void __stcg(T* p, T v) {
   *p = v;
 }
+template <class T>
+T __ldcg(const T* p) {
+  return *p;
+}
 inline float rsqrtf(float v) { return 1.f / std::sqrt(v); }
 template <class T>
 T __shfl_sync(unsigned, T v, int from) {

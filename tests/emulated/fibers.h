@@ -117,8 +117,9 @@ struct Copy {
 struct State {
   ucontext_t scheduler;
   std::vector<Fiber> fibers;
-  std::vector<Block> blocks;  // those at work
-  Barrier all;                // of all their threads
+  std::vector<Block> blocks;      // those at work
+  size_t cluster = 1;             // blocks of a cluster, next to each other
+  std::vector<Barrier> clusters;  // of all threads of each
   std::vector<Copy> copies;
   int64_t turn = 0;
   std::mt19937 random;
@@ -130,6 +131,11 @@ struct State {
 };
 inline State state;
 inline Block& block() { return *state.current->block; }
+/// Which of those at work is the first one of this block's cluster.
+inline size_t first_of_cluster(const Block& block) {
+  const auto at = static_cast<size_t>(&block - state.blocks.data());
+  return at - at % state.cluster;
+}
 
 inline void yield() { swapcontext(&state.current->context, &state.scheduler); }
 inline void run_fiber() {
@@ -222,15 +228,16 @@ inline void prepare(size_t at, unsigned index) {
   }
 }
 
-/// kernel<<<grid, size, shared>>>, `together` blocks at a time: throws where the kernel hangs or leaves its shared
-/// memory.
-inline void launch(unsigned grid, Index size, size_t shared, const std::function<void()>& kernel,
-                   unsigned together = 1) {
+/// kernel<<<grid, size, shared>>>, `together` blocks at a time, which are one cluster, or several of `cluster` blocks:
+/// throws where the kernel hangs or leaves its shared memory.
+inline void launch(unsigned grid, Index size, size_t shared, const std::function<void()>& kernel, unsigned together = 1,
+                   unsigned cluster = 0) {
+  state.cluster = cluster > 0 ? cluster : together;
   state.grid = {grid, 1, 1}, state.size = size, state.shared = shared, state.body = kernel, state.failure = nullptr;
   for (unsigned first = 0; first < grid; first += together) {
     state.fibers = std::vector<Fiber>(static_cast<size_t>(size.x) * size.y * together);
     state.blocks = std::vector<Block>(together);
-    state.all = {}, state.copies.clear(), state.turn = 0, state.random.seed(first);
+    state.clusters.assign(together / state.cluster, {}), state.copies.clear(), state.turn = 0, state.random.seed(first);
     for (unsigned i = 0; i < together; ++i) prepare(i, first + i);
     run_all();
     for (const Block& block : state.blocks)

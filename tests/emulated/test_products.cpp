@@ -89,7 +89,7 @@ class QkvCase {
         2 * s_.clusters, {kPingpongThreads, 1, 1}, PingpongMemory<E>::kBytes,
         [&] {
           if constexpr (std::is_base_of_v<WovenHeads, E>) {
-            woven_kernel<E>(shape, a, b, maps);
+            woven_kernel<E>({shape, nullptr, nullptr}, a, b, maps);
           } else {
             pingpong_kernel<E>(shape, a, b, maps);
           }

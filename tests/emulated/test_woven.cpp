@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "kernels/cuda/gemm_wide.cuh"
 #include "kernels/cuda/swiglu_woven.cuh"
 #include "packed.h"
 
@@ -13,10 +14,11 @@ namespace {
 struct Size {
   int m, f, k;
   unsigned clusters;
+  bool shares;
 };
 // Rows and columns that end within a tile; more tiles than clusters; parts with one step of k, with one or two, and
 // with two or more.
-const Size kSizes[] = {{300, 136, 512, 1}, {140, 296, 576, 1}, {70, 264, 1024, 2}};
+const Size kSizes[] = {{300, 136, 512, 1, false}, {140, 296, 576, 1, false}, {70, 264, 1024, 2, true}};
 
 size_t at(int i, int j = 1) { return static_cast<size_t>(i) * static_cast<size_t>(j); }
 
@@ -33,14 +35,22 @@ CUtensorMap boxes(const Packed& all, int first, int rows, int columns, int strid
   return hopper::Map::make(all.p + first, 1, rows, columns, stride, box_rows, box_columns);
 }
 
+/// All blocks at a time; `shares`: what is no whole turn of tiles is shared by steps of k.
 template <class E>
-void run(const Size& s, int half, const CUtensorMap& a, const CUtensorMap& b, const typename E::Maps& maps) {
-  ASSERT_TRUE(woven_serves<E>(s.k));
-  const int across = half > 0 ? E::kTileN / 2 : E::kTileN;
-  const PingpongShape shape{(s.m + 255) / 256, (s.f + across - 1) / across, s.k / kDepth, half};
+void run(int m, int across, int k, int half, unsigned clusters, bool shares, const CUtensorMap& a, const CUtensorMap& b,
+         const typename E::Maps& maps) {
+  ASSERT_TRUE(woven_serves<E>(k));
+  const PingpongShape tiles{(m + 255) / 256, across, (k + kDepth - 1) / kDepth, half};
+  std::vector<float> partial(shares ? at(2 * static_cast<int>(clusters), 2 * 64 * 256) + 4 : 0, NAN);
+  std::vector<int> told(4 * clusters, 0);
+  float* aligned = shares ? partial.data() + (16 - reinterpret_cast<uintptr_t>(partial.data()) % 16) % 16 / 4 : nullptr;
   emulator::launch(
-      2 * s.clusters, {kPingpongThreads, 1, 1}, PingpongMemory<E>::kBytes, [&] { woven_kernel<E>(shape, a, b, maps); },
-      2);
+      2 * clusters, {kPingpongThreads, 1, 1}, PingpongMemory<E>::kBytes,
+      [&] {
+        woven_kernel<E>({tiles, aligned, told.data()}, a, b, maps);
+      },
+      2 * clusters, 2);
+  EXPECT_EQ(told, std::vector<int>(4 * clusters, 0));
 }
 
 /// ‖got - want‖ / ‖want‖ over a matrix [m, columns]; numbers that were not written are not near.
@@ -65,7 +75,8 @@ TEST(EmulatedWoven, ProductAndSwiglu) {
     using E = WovenForward;
     const E::Maps maps{boxes(p, 0, s.m, s.f, 2 * s.f, 64, 32), boxes(p, s.f, s.m, s.f, 2 * s.f, 64, 32),
                        boxes(h, 0, s.m, s.f, s.f, 64, 32)};
-    run<E>(s, s.f, boxes(x, 0, s.m, s.k, s.k, kTileM, 64), boxes(w, 0, 2 * s.f, s.k, s.k, E::kHalf, 64), maps);
+    run<E>(s.m, (s.f + E::kHalf - 1) / E::kHalf, s.k, s.f, s.clusters, s.shares, boxes(x, 0, s.m, s.k, s.k, kTileM, 64),
+           boxes(w, 0, 2 * s.f, s.k, s.k, E::kHalf, 64), maps);
     EXPECT_LT(error(p, s.m, 2 * s.f,
                     [&](int r, int c) {
                       double sum = 0;
@@ -98,7 +109,8 @@ TEST(EmulatedWoven, ProductAndSwiglusGradient) {
     using E = WovenBackward;
     const auto part = [&](const Packed& all, int first) { return boxes(all, first, s.m, s.f, 2 * s.f, 64, 32); };
     const E::Maps maps{part(p, 0), part(p, s.f), part(g_p, 0), part(g_p, s.f), boxes(h, 0, s.m, s.f, s.f, 64, 32)};
-    run<E>(s, 0, boxes(g, 0, s.m, s.k, s.k, kTileM, 64), boxes(w, 0, s.k, s.f, s.f, kDepth, 64), maps);
+    run<E>(s.m, (s.f + E::kTileN - 1) / E::kTileN, s.k, 0, s.clusters, s.shares, boxes(g, 0, s.m, s.k, s.k, kTileM, 64),
+           boxes(w, 0, s.k, s.f, s.f, kDepth, 64), maps);
     const auto value = [&](int r, int c) { return p[at(r, 2 * s.f) + at(c)]; };
     EXPECT_LT(error(h, s.m, s.f, [&](int r, int c) { return value(r, c) * silu(value(r, c + s.f)); }), 0.003);
     EXPECT_LT(error(g_p, s.m, 2 * s.f,
@@ -111,6 +123,42 @@ TEST(EmulatedWoven, ProductAndSwiglusGradient) {
               0.004);
   }
 }
+
+/// Tiles [256, 256] of a product, clusters at work, how A and B lie.
+struct Plain {
+  int m, n, k;
+  unsigned clusters;
+};
+// Whole turns alone; a turn and a tile shared by all; a tile in three pieces; tiles that end within pieces; k that is
+// no whole number of steps; pieces that would be too short; a cluster that has nothing to share.
+const Plain kPlain[] = {{200, 264, 256, 2}, {300, 520, 320, 2},  {136, 72, 1096, 3}, {260, 400, 640, 3},
+                        {72, 520, 328, 4},  {136, 304, 1600, 4}, {520, 264, 256, 5}};
+
+template <bool m_fastest, bool n_fastest>
+void check_plain() {
+  using E = WovenPlain<m_fastest, n_fastest>;
+  for (const auto& [m, n, k, clusters] : kPlain) {
+    SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k);
+    const Packed a = m_fastest ? random_numbers(k, m, 1) : random_numbers(m, k, 1);
+    const Packed b = n_fastest ? random_numbers(k, n, 0.1) : random_numbers(n, k, 0.1);
+    const Packed out(at(m, n));
+    const CUtensorMap of_a = m_fastest ? boxes(a, 0, k, m, m, kDepth, 64) : boxes(a, 0, m, k, k, kTileM, 64);
+    const CUtensorMap of_b = n_fastest ? boxes(b, 0, k, n, n, kDepth, 64) : boxes(b, 0, n, k, k, 128, 64);
+    run<E>(m, (n + 255) / 256, k, 0, clusters, true, of_a, of_b, {boxes(out, 0, m, n, n, 64, 64)});
+    EXPECT_LT(error(out, m, n,
+                    [&, m = m, n = n, k = k](int r, int c) {
+                      double sum = 0;
+                      for (int i = 0; i < k; ++i)
+                        sum += a[m_fastest ? at(i, m) + at(r) : at(r, k) + at(i)] *
+                               b[n_fastest ? at(i, n) + at(c) : at(c, k) + at(i)];
+                      return sum;
+                    }),
+              0.003);
+  }
+}
+TEST(EmulatedWoven, ProjectionAlone) { check_plain<false, false>(); }
+TEST(EmulatedWoven, GradientOfItsInputAlone) { check_plain<false, true>(); }
+TEST(EmulatedWoven, GradientOfItsWeightAlone) { check_plain<true, true>(); }
 
 }  // namespace
 }  // namespace siamese::kernels

@@ -2,20 +2,18 @@
 #pragma once
 
 #include <atomic>
-#include <cstdlib>
+#include <type_traits>
 
 #include "kernels/cuda/cluster_launch.h"
 #include "kernels/cuda/gemm_woven.cuh"
 #include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/woven.h"
 
 namespace siamese::kernels {
 
-/// Products that have a woven form; SIAMESE_WOVEN is the sum of those that take it, from here on.
-enum class Woven { swiglu = 1, swiglu_backward = 2, qkv = 4 };
 template <class Epilogue>
 bool take_woven(Woven which, int64_t k) {
-  const char* wanted = std::getenv("SIAMESE_WOVEN");
-  return wanted != nullptr && (std::atoi(wanted) & static_cast<int>(which)) != 0 && woven_serves<Epilogue>(k);
+  return woven_wanted(which) && woven_serves<Epilogue>(k);
 }
 
 template <class Epilogue>
@@ -28,7 +26,10 @@ constexpr auto product_kernel() {
 }
 
 template <class Epilogue>
-cudaError_t pingpong_launch(const PingpongShape& shape, const CUtensorMap& a, const CUtensorMap& b,
+using ShapeFor = std::conditional_t<Epilogue::kWoven, WovenShape, PingpongShape>;
+
+template <class Epilogue>
+cudaError_t pingpong_launch(const ShapeFor<Epilogue>& shape, const CUtensorMap& a, const CUtensorMap& b,
                             const typename Epilogue::Maps& maps, cudaStream_t stream) {
   static std::atomic<int> known[64] = {};  // clusters at once, by device
   constexpr int bytes = static_cast<int>(PingpongMemory<Epilogue>::kBytes);
@@ -42,8 +43,11 @@ cudaError_t pingpong_launch(const PingpongShape& shape, const CUtensorMap& a, co
     if (clusters < 1) return cudaErrorInvalidConfiguration;
     known[device % 64] = clusters;
   }
+  bool shared = false;  // tiles that make no whole turn
+  if constexpr (Epilogue::kWoven) shared = shape.partial != nullptr;
+  const int work = shared ? clusters : min(clusters, shape.pairs_m * shape.tiles_n);
   // The kernel itself says that its blocks go in pairs.
-  kernel<<<2 * min(clusters, shape.pairs_m * shape.tiles_n), kPingpongThreads, bytes, stream>>>(shape, a, b, maps);
+  kernel<<<2 * work, kPingpongThreads, bytes, stream>>>(shape, a, b, maps);
   return cudaGetLastError();
 }
 

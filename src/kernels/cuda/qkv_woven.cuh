@@ -27,11 +27,11 @@ struct WovenRows {
 };
 
 /// What both have in common.
-struct WovenHeads {
-  static constexpr int kHead = 64, kTileN = kWovenColumns, kHeads = kTileN / kHead, kParts = 2 * kHeads;
+struct WovenHeads : WovenEpilogue {
+  static constexpr int kHead = 64, kHeads = kTileN / kHead, kParts = 2 * kHeads;
   static constexpr int kStages = 4, kBarriers = 0;
-  static constexpr uint32_t kBox = WovenRows::kBox, kBytesB = kTileN * kDepth * 2;
-  static constexpr bool kColumnsFirst = false, kWoven = true;
+  static constexpr uint32_t kBox = WovenRows::kBox;
+  static constexpr bool kColumnsFirst = false;
 
   /// Chunk j's two rows of a head, i / 16, are registers 2·j and 2·j + 1 of it.
   static constexpr __device__ int place(int i) {
@@ -39,11 +39,9 @@ struct WovenHeads {
     return i / 16 * 16 + j % 4 / 2 * 8 + j / 4 * 4 + j % 2 * 2 + i % 2;
   }
   static __device__ int head(int part, const PingpongTile& tile) { return tile.n * kHeads + part / 2; }
-  /// Each block brings half of the tile's rows of W.
   static __device__ void feed_b(const PingpongShape&, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
                                 uint32_t rank) {
-    const int half = static_cast<int>(rank) * (kTileN / 2);
-    hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, k, n * kTileN + half, 3);
+    feed_k_first(b, to, full, n, k, rank);
   }
 
   /// The angles of a part's chunks.
@@ -72,8 +70,6 @@ struct WovenRope : WovenHeads {
   };
   using Memory = PingpongMemory<WovenRope>;
 
-  static __device__ void prepare(const Maps&, const Memory&) {}
-  static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
   static __device__ __forceinline__ void fetch(int part, Ahead& ahead, const PingpongTile& tile, const Maps& maps,
                                                int mine) {
     ahead.load(maps.table, part, tile, mine);
@@ -124,7 +120,6 @@ struct WovenNorm : WovenHeads {
   static __device__ void prepare(const Maps& maps, const Memory& memory) {
     put_head_gains<lean>(maps.gain, memory.epilogue() + kGainsAt, memory.epilogue() + kAlikeAt);
   }
-  static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
   static __device__ __forceinline__ void fetch(int part, Ahead& ahead, const PingpongTile& tile, const Maps& maps,
                                                int mine) {
     ahead.load(maps.table, part, tile, mine);

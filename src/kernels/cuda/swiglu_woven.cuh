@@ -18,12 +18,12 @@ struct WovenLane {
 
 /// P and h: the first half of a tile's columns are values, the second half their gates. Each warpgroup stages its own,
 /// swizzled over 64 bytes.
-struct WovenForward {
-  static constexpr int kTileN = kWovenColumns, kStages = 4, kBarriers = 0, kHalf = kTileN / 2;
+struct WovenForward : WovenEpilogue {
+  static constexpr int kStages = 4, kBarriers = 0, kHalf = kTileN / 2;
   static constexpr int kColumns = 32, kParts = kHalf / kColumns;
   static constexpr uint32_t kRow = kColumns * 2, kBox = 64 * kRow;
-  static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = 2 * 3 * kBox;
-  static constexpr bool kColumnsFirst = false, kWoven = true;
+  static constexpr uint32_t kBytes = 2 * 3 * kBox;
+  static constexpr bool kColumnsFirst = false;
   struct Maps {
     CUtensorMap value, gate, h;
   };
@@ -34,13 +34,6 @@ struct WovenForward {
                                 uint32_t rank) {
     hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, k, static_cast<int>(rank) * s.half + n * kHalf, 3);
   }
-  struct Ahead {};
-
-  static constexpr __device__ int place(int i) { return i; }
-  static __device__ void prepare(const Maps&, const Memory&) {}
-  static __device__ void feed(const PingpongShape&, uint32_t, const Maps&, const Memory&) {}
-  static __device__ void fetch(int, Ahead&, const PingpongTile&, const Maps&, int) {}
-
   static __device__ __forceinline__ void finish(int part, const uint32_t (&held)[kWovenHeld], const Ahead&,
                                                 const PingpongTile& tile, const Maps& maps, const Memory& memory,
                                                 int mine) {
@@ -75,12 +68,12 @@ struct WovenForward {
 
 /// g_P and h from g_h, rounded, and P, which a second feeding thread brings to one of each group's three slots; g_P
 /// takes P's place there.
-struct WovenBackward {
-  static constexpr int kTileN = kWovenColumns, kStages = 3, kSlots = 3, kColumns = 32, kParts = kTileN / kColumns;
+struct WovenBackward : WovenEpilogue {
+  static constexpr int kStages = 3, kSlots = 3, kColumns = 32, kParts = kTileN / kColumns;
   static constexpr int kBarriers = 2 * 2 * kSlots;
   static constexpr uint32_t kRow = kColumns * 2, kBox = 64 * kRow, kSlot = 3 * kBox;
-  static constexpr uint32_t kBytesB = kTileN * kDepth * 2, kBytes = 2 * kSlots * kSlot;
-  static constexpr bool kColumnsFirst = true, kWoven = true;
+  static constexpr uint32_t kBytes = 2 * kSlots * kSlot;
+  static constexpr bool kColumnsFirst = true;
   struct Maps {
     CUtensorMap value, gate, g_value, g_gate, h;
   };
@@ -96,7 +89,7 @@ struct WovenBackward {
     }
   };
 
-  static __device__ uint32_t place(const Memory& memory, int group, int slot) {
+  static __device__ uint32_t slot_at(const Memory& memory, int group, int slot) {
     return memory.epilogue() + (group * kSlots + slot) * kSlot;
   }
   static __device__ uint32_t filled(const Memory& memory, int group, int slot) {
@@ -106,24 +99,18 @@ struct WovenBackward {
     return memory.epilogue_barrier((2 + group) * kSlots + slot);
   }
 
-  static constexpr __device__ int place(int i) { return i; }
-  /// Each block brings 128 columns.
   static __device__ void feed_b(const PingpongShape&, const CUtensorMap& b, uint32_t to, uint32_t full, int n, int k,
                                 uint32_t rank) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int box = 2 * static_cast<int>(rank) + i;
-      hopper::load_box_to_all(b, to + box * (kBytesB / 4), full, n * kTileN + box * 64, k, 3);
-    }
+    feed_columns_first(b, to, full, n, k, rank);
   }
-  static __device__ void prepare(const Maps&, const Memory&) {}
-  static __device__ void feed(const PingpongShape& s, uint32_t rank, const Maps& maps, const Memory& memory) {
+  static __device__ void feed(const WovenShape& s, uint32_t rank, const Maps& maps, const Memory& memory) {
     Ahead next;
-    for (int t = blockIdx.x / 2; t < s.pairs_m * s.tiles_n; t += gridDim.x / 2) {
-      const PingpongTile tile(s, rank, t);
+    for (WovenWork work(s, kParts); work.more(); work.next()) {
+      if (work.begin > 0) continue;  // another cluster finishes the tile
+      const PingpongTile tile(s, rank, work.tile);
       for (int part = 0; part < kParts; ++part, next.advance())
         for (int group = 0; group < 2; ++group) {
-          const uint32_t to = place(memory, group, next.slot), full = filled(memory, group, next.slot);
+          const uint32_t to = slot_at(memory, group, next.slot), full = filled(memory, group, next.slot);
           const int column = tile.n * kTileN + part * kColumns, row = tile.row + group * 64;
           hopper::barrier_wait(read(memory, group, next.slot), next.phase ^ 1);
           hopper::barrier_expect(full, 2 * kBox);
@@ -132,13 +119,12 @@ struct WovenBackward {
         }
     }
   }
-  static __device__ void fetch(int, Ahead&, const PingpongTile&, const Maps&, int) {}
 
   static __device__ __forceinline__ void finish(int part, const uint32_t (&held)[kWovenHeld], Ahead& next,
                                                 const PingpongTile& tile, const Maps& maps, const Memory& memory,
                                                 int mine) {
     const WovenLane lane;
-    const uint32_t value = place(memory, mine, next.slot), gate = value + kBox, out = gate + kBox;
+    const uint32_t value = slot_at(memory, mine, next.slot), gate = value + kBox, out = gate + kBox;
     const bool sends = threadIdx.x % kGroup == 0;
     if (sends && next.last >= 0) {  // by now it has left
       hopper::store_wait_read<0>();

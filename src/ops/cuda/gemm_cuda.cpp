@@ -2,6 +2,8 @@
 // shape, never inside a graph capture), later the winner runs; with deterministic algorithms asked for it is
 // always the library's first choice. A run keeps what it took and takes it again when it is resumed. Every GPU has a
 // handle and choices of its own. Workspaces belong to a stream: products on two streams may run at the same time.
+// With SIAMESE_WOVEN=8 our own product (kernels/cuda/gemm_wide.h) is a candidate too, with 16 it is taken wherever it
+// serves.
 //
 // cuBLASLt counts columns first: a row-major C = op(A)·op(B) is its Cᵀ = op(B)ᵀ·op(A)ᵀ, on the same memory.
 #include <ATen/ATen.h>
@@ -13,12 +15,16 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/cuda/gemm_wide.h"
+#include "kernels/cuda/woven.h"
 #include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/fastest.h"
 #include "ops/cuda/product_cache.h"
@@ -29,6 +35,8 @@ namespace siamese {
 namespace {
 
 using at::Tensor;
+using kernels::Woven;
+using kernels::woven_wanted;
 
 constexpr size_t kWorkspace = size_t{64} << 20;
 constexpr int kCandidates = 24;
@@ -37,13 +45,43 @@ void check(cublasStatus_t status, const char* what) {
   TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "[gemm] cuBLASLt: ", what, " failed with status ", status);
 }
 
+using Algorithm = cublasLtMatmulAlgo_t;
+/// What stands for our own product among the library's algorithms.
+Algorithm our_own() {
+  Algorithm algo;
+  std::memset(&algo, 0xff, sizeof algo);
+  return algo;
+}
+bool is_our_own(const Algorithm& algo) {
+  const Algorithm own = our_own();
+  return std::memcmp(&algo, &own, sizeof algo) == 0;
+}
+
 /// One shape: descriptors and the chosen algorithm.
 struct Plan {
   std::string key;
+  kernels::GemmWide shape{};  // without its pointers
+  bool biased = false;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-  cublasLtMatmulAlgo_t first{}, best{};  // the library's choice, and the fastest once tuned
-  bool tuned = false, used = false;      // best is known; it has run
+  Algorithm first{}, best{};         // the library's choice, and the fastest once tuned
+  bool tuned = false, used = false;  // best is known; it has run
+
+  /// Whether our own product serves.
+  bool ours() const {
+    return !biased && kernels::gemm_wide_serves(shape) &&
+           kernels::gemm_wide_scratch() <= static_cast<int64_t>(kWorkspace);
+  }
+};
+
+/// What products on a stream use beside their matrices.
+struct Scratch {
+  Tensor workspace, told;
+
+  Scratch() = default;
+  explicit Scratch(const Tensor& like)
+      : workspace(at::empty({static_cast<int64_t>(kWorkspace)}, like.options().dtype(at::kByte))),
+        told(at::zeros({1024}, like.options().dtype(at::kInt))) {}
 };
 
 std::string key_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool bias) {
@@ -60,22 +98,26 @@ class Products {
     const int64_t m = ta ? a.size(1) : a.size(0), k = ta ? a.size(0) : a.size(1), n = tb ? b.size(0) : b.size(1);
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     Tensor out = at::empty({m, n}, a.options());
-    Tensor& workspace = workspaces_[stream];
-    if (!workspace.defined()) workspace = at::empty({static_cast<int64_t>(kWorkspace)}, a.options().dtype(at::kByte));
+    Scratch& scratch = scratch_[stream];
+    if (!scratch.workspace.defined()) scratch = Scratch(a);
     Plan& plan = plan_of(m, n, k, ta, tb, bias);
     const bool deterministic = at::globalContext().deterministicAlgorithms();
     // The library's first matrix is our second.
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
     if (!plan.tuned && !deterministic &&
         c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None)
-      tune(plan, first, second, out.mutable_data_ptr(), workspace, stream);
-    const bool best = plan.tuned && !deterministic;
+      tune(plan, first, second, out.mutable_data_ptr(), scratch, stream);
+    const bool best = plan.tuned && !deterministic, ours = woven_wanted(Woven::always) && plan.ours();
     plan.used = plan.used || best;
-    multiply(plan, first, second, out.mutable_data_ptr(), workspace, best ? plan.best : plan.first, stream);
+    multiply(plan, first, second, out.mutable_data_ptr(), scratch,
+             ours   ? our_own()
+             : best ? plan.best
+                    : plan.first,
+             stream);
     return out;
   }
 
-  void forget_workspaces() { workspaces_.clear(); }
+  void forget_workspaces() { scratch_.clear(); }
 
   std::string chosen() const {
     ProductList list = cache_.preferred();  // a shape of the run that did not come up again yet is not forgotten
@@ -99,11 +141,19 @@ class Products {
     return properties.name;
   }
 
-  void multiply(const Plan& plan, const void* a, const void* b, void* c, const Tensor& workspace,
-                const cublasLtMatmulAlgo_t& with, cudaStream_t stream) const {
+  void multiply(const Plan& plan, const void* a, const void* b, void* c, const Scratch& scratch, const Algorithm& with,
+                cudaStream_t stream) const {
+    if (is_our_own(with)) {
+      kernels::GemmWide call = plan.shape;
+      call.a = b, call.b = a, call.out = c;
+      call.partial = static_cast<float*>(scratch.workspace.mutable_data_ptr());
+      call.told = scratch.told.mutable_data_ptr<int>();
+      C10_CUDA_CHECK(kernels::gemm_wide(call, stream));
+      return;
+    }
     const float one = 1.f, zero = 0.f;
     check(lt_.matmul(handle_, plan.desc, &one, a, plan.a, b, plan.b, &zero, c, plan.c, c, plan.c, &with,
-                     workspace.mutable_data_ptr(), kWorkspace, stream),
+                     scratch.workspace.mutable_data_ptr(), kWorkspace, stream),
           "the product");
   }
 
@@ -139,6 +189,8 @@ class Products {
     }
     Plan plan;  // kept only once it is whole
     plan.key = key;
+    plan.shape.m = m, plan.shape.n = n, plan.shape.k = k, plan.shape.transpose_a = ta, plan.shape.transpose_b = tb;
+    plan.biased = bias != nullptr;
     check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
     const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
@@ -163,11 +215,14 @@ class Products {
 
   /// Takes the algorithm that the cache has for the shape, if the library accepts it.
   void recall(Plan& plan) const {
-    cublasLtMatmulAlgo_t known;
+    Algorithm known;
     cublasLtMatmulHeuristicResult_t needs;
-    if (cache_.find(plan.key, &known) &&
-        lt_.check(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &needs) == CUBLAS_STATUS_SUCCESS &&
-        needs.workspaceSize <= kWorkspace) {
+    if (!cache_.find(plan.key, &known)) return;
+    if (is_our_own(known)) {
+      plan.tuned = woven_wanted(Woven::fastest) && plan.ours();
+      plan.best = known;
+    } else if (lt_.check(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, &known, &needs) == CUBLAS_STATUS_SUCCESS &&
+               needs.workspaceSize <= kWorkspace) {
       plan.best = known;
       plan.tuned = true;
     }
@@ -175,16 +230,15 @@ class Products {
 
   /// (Running the best on until the clock settles under the power cap finds others, but was not faster in a training
   /// step.)
-  void tune(Plan& plan, const void* first, const void* second, void* out, const Tensor& workspace,
-            cudaStream_t stream) {
+  void tune(Plan& plan, const void* first, const void* second, void* out, const Scratch& scratch, cudaStream_t stream) {
     plan.best = plan.first;
     plan.tuned = true;
-    std::vector<cublasLtMatmulAlgo_t> able;
+    std::vector<Algorithm> able;
     for (const auto& candidate : candidates(plan, kCandidates))
       if (candidate.state == CUBLAS_STATUS_SUCCESS) able.push_back(candidate.algo);
+    if (woven_wanted(Woven::fastest) && plan.ours()) able.push_back(our_own());
     const auto best = fastest_of(
-        able, [&](const cublasLtMatmulAlgo_t& algo) { multiply(plan, first, second, out, workspace, algo, stream); },
-        stream);
+        able, [&](const Algorithm& algo) { multiply(plan, first, second, out, scratch, algo, stream); }, stream);
     if (!best) return;
     plan.best = *best;
     cache_.add(plan.key, plan.best);
@@ -193,7 +247,7 @@ class Products {
   const CublasLt& lt_;
   const cublasLtHandle_t handle_;
   ProductCache cache_;
-  std::map<cudaStream_t, Tensor> workspaces_;
+  std::map<cudaStream_t, Scratch> scratch_;
   std::unordered_map<std::string, Plan> plans_;
 };
 

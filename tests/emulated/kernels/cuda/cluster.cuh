@@ -1,11 +1,13 @@
-// Stands in for src/kernels/cuda/cluster.cuh: the blocks at work are the cluster.
+// Stands in for src/kernels/cuda/cluster.cuh.
 #pragma once
 
 #include "emulator.h"
 
 namespace siamese::kernels {
-inline unsigned cluster_rank() { return blockIdx.x % static_cast<unsigned>(emulator::state.blocks.size()); }
+inline unsigned cluster_rank() { return blockIdx.x % static_cast<unsigned>(emulator::state.cluster); }
 inline void cluster_barrier() {
-  emulator::wait_at(emulator::state.all, static_cast<int>(emulator::state.fibers.size()));
+  emulator::State& all = emulator::state;
+  emulator::wait_at(all.clusters[emulator::first_of_cluster(emulator::block()) / all.cluster],
+                    static_cast<int>(all.size.x * all.size.y * all.cluster));
 }
 }  // namespace siamese::kernels

@@ -15,7 +15,9 @@ using emulator::Block;
 /// A place in another block of the cluster has its number, from 1 on, in the upper bits.
 constexpr uint32_t kBlockShift = 24, kPlace = (1U << kBlockShift) - 1;
 inline Block& block_of(uint32_t address) {
-  return address > kPlace ? emulator::state.blocks.at((address >> kBlockShift) - 1) : emulator::block();
+  Block& here = emulator::block();
+  const size_t first = emulator::first_of_cluster(here);
+  return address > kPlace ? emulator::state.blocks.at(first + (address >> kBlockShift) - 1) : here;
 }
 inline Arrivals& arrivals_at(uint32_t barrier) { return block_of(barrier).arrivals.at(barrier & kPlace); }
 /// `bytes` of a block's shared memory.
@@ -123,8 +125,9 @@ inline void load_box(const CUtensorMap& map, uint32_t to, uint32_t barrier, int 
   load_box_to(emulator::block(), Map(map), to, barrier, column, row, batch);
 }
 inline void load_box_to_all(const CUtensorMap& map, uint32_t to, uint32_t barrier, int column, int row, uint16_t mask) {
-  for (size_t i = 0; i < emulator::state.blocks.size(); ++i)
-    if ((mask >> i & 1) != 0) load_box_to(emulator::state.blocks[i], Map(map), to, barrier, column, row, 0);
+  const size_t first = emulator::first_of_cluster(emulator::block());
+  for (size_t i = 0; i < emulator::state.cluster; ++i)
+    if ((mask >> i & 1) != 0) load_box_to(emulator::state.blocks[first + i], Map(map), to, barrier, column, row, 0);
 }
 inline void store_box(const CUtensorMap& map, uint32_t from, int column, int row, int batch = 0) {
   Map(map).each(from, column, row, batch, [&](uint32_t at, char*) { require_fence(emulator::block(), at); });
@@ -225,11 +228,16 @@ struct FromMemory {
   }
 };
 
-/// n = 128, 176, 192 or 256: A's k runs fastest.
+/// n = 128, 176 or 192: A's k runs fastest.
 template <bool n_fastest, int half>
 void product(float (&d)[half], uint64_t a, uint64_t b, int add) {
   static_assert(half != 32);
   multiply<2 * half>(d, FromMemory{a, true}, b, !n_fastest, add);
+}
+
+template <bool m_fastest, bool n_fastest>
+void product256(float (&d)[128], uint64_t a, uint64_t b, int add) {
+  multiply<256>(d, FromMemory{a, !m_fastest}, b, !n_fastest, add);
 }
 
 inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
