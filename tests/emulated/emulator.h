@@ -41,8 +41,10 @@ template <class T>
 T __ldg(const T* p) {
   return *p;
 }
+/// Some take a turn: other threads, of the warp too, may be ahead.
 template <class T>
 void __stcg(T* p, T v) {
+  if (emulator::state.random() % 16 == 0) ++emulator::steps(), emulator::yield();
   *p = v;
 }
 template <class T>
