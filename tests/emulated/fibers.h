@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <setjmp.h>
 #include <ucontext.h>
 #include <vector_functions.h>
 
@@ -98,7 +99,9 @@ struct Block {
   std::vector<Written> written;
 };
 struct Fiber {
-  ucontext_t context;
+  ucontext_t context;  // where it begins
+  jmp_buf place;       // where it goes on
+  bool begun = false;
   std::unique_ptr<char[]> stack;
   Block* block = nullptr;
   Index thread;
@@ -115,7 +118,7 @@ struct Copy {
   std::function<void()> run;
 };
 struct State {
-  ucontext_t scheduler;
+  jmp_buf scheduler;
   std::vector<Fiber> fibers;
   std::vector<Block> blocks;      // those at work
   size_t cluster = 1;             // blocks of a cluster, next to each other
@@ -137,7 +140,17 @@ inline size_t first_of_cluster(const Block& block) {
   return at - at % state.cluster;
 }
 
-inline void yield() { swapcontext(&state.current->context, &state.scheduler); }
+// By _setjmp, which leaves signals alone: swapcontext asks the kernel of the system every time.
+inline void yield() {
+  if (_setjmp(state.current->place) == 0) _longjmp(state.scheduler, 1);
+}
+/// Until it yields or is done.
+inline void go_on(Fiber& f) {
+  if (_setjmp(state.scheduler) != 0) return;
+  if (f.begun) _longjmp(f.place, 1);
+  f.begun = true;
+  setcontext(&f.context);
+}
 inline void run_fiber() {
   try {
     state.body();
@@ -198,7 +211,7 @@ inline void run_all() {
         continue;
       }
       state.current = &f;
-      swapcontext(&state.scheduler, &f.context);
+      go_on(f);
       if (state.failure) std::rethrow_exception(state.failure);
       if (f.done) --left, ++steps();
     }
