@@ -154,6 +154,7 @@ inline void go_on(Fiber& f) {
 inline void run_fiber() {
   try {
     state.body();
+    if (state.current->stores > 0) throw std::logic_error("a thread left while its stores read shared memory");
   } catch (...) {
     state.failure = std::current_exception();
   }

@@ -2,6 +2,7 @@
 // (kernels/cuda/gemm_woven.cuh) without a GPU, held to the formulas in fp64 from the rounded product on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "kernels/cuda/gemm_wide.cuh"
@@ -130,9 +131,9 @@ struct Plain {
   unsigned clusters;
 };
 // Whole turns alone; a turn and a tile shared by all; a tile in three pieces; tiles that end within pieces; k that is
-// no whole number of steps; pieces that would be too short; a cluster that has nothing to share.
+// no whole number of steps; fewer steps than would do for all clusters.
 const Plain kPlain[] = {{200, 264, 256, 2}, {300, 520, 320, 2},  {136, 72, 1096, 3}, {260, 400, 640, 3},
-                        {72, 520, 328, 4},  {136, 304, 1600, 4}, {520, 264, 256, 5}};
+                        {72, 520, 328, 4},  {136, 304, 1600, 4}, {8, 8, 1024, 8},    {264, 264, 832, 7}};
 
 template <bool m_fastest, bool n_fastest>
 void check_plain() {
@@ -156,6 +157,51 @@ void check_plain() {
               0.003);
   }
 }
+/// A piece of a tile as a cluster has it.
+struct Piece {
+  int part, begin, end;
+};
+/// Every step of every tile once, in pieces that are long enough; of a tile's pieces the first steps with the lowest
+/// part, and no cluster gives away more than one.
+void check_shares(int tiles, int steps, int clusters, int shortest) {
+  float some = 0;
+  const WovenShape shape{{tiles, 1, steps, 0}, &some, nullptr};
+  std::vector<std::vector<Piece>> of_tile(static_cast<size_t>(tiles));
+  std::vector<int> given(static_cast<size_t>(clusters), 0);
+  const auto blocks = static_cast<unsigned>(2 * clusters);
+  const auto walk = [&] {
+    if (threadIdx.x != 0 || blockIdx.x % 2 != 0) return;
+    for (WovenWork work(shape, shortest); work.more(); work.next()) {
+      ASSERT_LT(work.tile, tiles);
+      of_tile[static_cast<size_t>(work.tile)].push_back({work.part, work.begin, work.end});
+      given[static_cast<size_t>(work.part)] += work.begin > 0 ? 1 : 0;
+    }
+  };
+  emulator::launch(blocks, {32, 1, 1}, 0, walk, blocks, 2);
+  for (std::vector<Piece>& pieces : of_tile) {
+    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+    int done = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      EXPECT_EQ(pieces[i].begin, done);
+      EXPECT_GE(pieces[i].end - pieces[i].begin, shortest);
+      if (i > 0) {
+        EXPECT_GT(pieces[i].part, pieces[i - 1].part);
+      }
+      done = pieces[i].end;
+    }
+    EXPECT_EQ(done, steps);
+  }
+  for (const int pieces : given) EXPECT_LE(pieces, 1);
+}
+TEST(EmulatedWoven, SharesAreWhole) {
+  for (const int clusters : {1, 2, 5, 16})
+    for (const auto& [shortest, steps] : {std::pair(4, 4), {4, 7}, {4, 16}, {4, 129}, {8, 8}, {8, 9}, {8, 16}, {8, 33}})
+      for (const int tiles : {1, 2, 3, 7, 15, 16, 17, 50}) {
+        SCOPED_TRACE(::testing::Message() << tiles << " tiles of " << steps << " steps, " << clusters << " clusters");
+        check_shares(tiles, steps, clusters, shortest);
+      }
+}
+
 TEST(EmulatedWoven, ProjectionAlone) { check_plain<false, false>(); }
 TEST(EmulatedWoven, GradientOfItsInputAlone) { check_plain<false, true>(); }
 TEST(EmulatedWoven, GradientOfItsWeightAlone) { check_plain<true, true>(); }

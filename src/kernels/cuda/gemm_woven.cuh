@@ -177,13 +177,12 @@ __device__ __forceinline__ void weave(const WovenShape& s, uint32_t rank, const 
 #pragma unroll
     for (int i = 0; i < kWovenHeld; ++i) held[Epilogue::place(i)] = hopper::pack(c[2 * i], c[2 * i + 1]);
   }
-  if (!holds) return;
 #pragma unroll 1
-  for (int part = 0; part < kParts; ++part) {
+  for (int part = 0; holds && part < kParts; ++part) {
     finish(part);
     move_up<Epilogue::kPart>(held);
   }
-  if (threadIdx.x % kGroup == 0) hopper::store_wait_read<0>();
+  if (threadIdx.x % kGroup == 0) hopper::store_wait_read<0>();  // also of a tile before the last piece
 }
 
 template <class Epilogue>

@@ -16,21 +16,22 @@ struct WovenShape : PingpongShape {
   int* told;
 };
 
-/// A cluster's work, piece by piece: steps [begin, end) of a tile. No piece has fewer than `shortest`.
+/// A cluster's work, piece by piece: steps [begin, end) of a tile. No piece has fewer than `shortest`; a tile has as
+/// many or more.
 struct WovenWork {
   const WovenShape& s;
-  const int shortest, clusters = gridDim.x / 2, mine = blockIdx.x / 2;
+  const int shortest, clusters = gridDim.x / 2, mine = blockIdx.x / 2, part = clusters - 1 - mine;
   const int tiles = s.pairs_m * s.tiles_n, whole = s.partial == nullptr ? tiles : tiles - tiles % clusters;
   int tile = mine, begin = 0, end = s.depth_steps, place = 0;
 
   __device__ WovenWork(const WovenShape& shape, int fewest) : s(shape), shortest(fewest) {
-    if (tile >= whole) share(border(mine));
+    if (tile >= whole) share(border(part));
   }
   __device__ bool more() const { return tile < tiles; }
   __device__ void next() {
     if (tile < whole) {
       tile += clusters;
-      if (tile >= whole) share(border(mine));
+      if (tile >= whole) share(border(part));
     } else {
       share(place + end - begin);
     }
@@ -38,7 +39,7 @@ struct WovenWork {
   /// The piece from step `at` of the row on.
   __device__ void share(int at) {
     place = at;
-    const int left = border(mine + 1) - at;
+    const int left = border(part + 1) - at;
     if (left <= 0) {
       tile = tiles;
       return;
@@ -47,10 +48,12 @@ struct WovenWork {
     begin = at % s.depth_steps;
     end = min(s.depth_steps, begin + left);
   }
-  /// Where the part of cluster i begins: not so near to a tile's ends that a piece would be too short.
+  /// Where part i of the row begins: not so near to the next one or to a tile's ends that a piece would be too short.
   __device__ int border(int i) const {
-    const int at = static_cast<int>(static_cast<int64_t>(tiles - whole) * s.depth_steps * i / clusters);
-    const int rest = at % s.depth_steps;
+    const int64_t row = static_cast<int64_t>(tiles - whole) * s.depth_steps;
+    const int parts = static_cast<int>(row / shortest < clusters ? row / shortest : clusters);
+    if (parts == 0) return 0;  // nothing is left to share
+    const int at = static_cast<int>(row * min(i, parts) / parts), rest = at % s.depth_steps;
     return at - rest + (rest < shortest ? 0 : rest > s.depth_steps - shortest ? s.depth_steps : rest);
   }
 };
@@ -75,9 +78,9 @@ struct WovenSums {
   /// Of a tile whose steps up to `work.end` are in c.
   __device__ __forceinline__ void take(float (&c)[128], const WovenWork& work) const {
     const int tile_end = (work.tile - work.whole + 1) * s.depth_steps;
-    for (int i = work.mine + 1; work.border(i) < tile_end; ++i) {
+    for (int i = work.part + 1; work.border(i) < tile_end; ++i) {
       if (work.border(i) == work.border(i + 1)) continue;  // has nothing
-      const int block = 2 * i + static_cast<int>(blockIdx.x % 2);
+      const int block = 2 * (work.clusters - 1 - i) + static_cast<int>(blockIdx.x % 2);
       if (thread == 0) {
         int* told = s.told + 2 * block + mine;
         while (hopper::read_acquire(told) == 0) {

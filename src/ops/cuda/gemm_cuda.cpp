@@ -104,10 +104,11 @@ class Products {
     const bool deterministic = at::globalContext().deterministicAlgorithms();
     // The library's first matrix is our second.
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
-    if (!plan.tuned && !deterministic &&
+    const bool ours = woven_wanted(Woven::always) && plan.ours();
+    if (!ours && !plan.tuned && !deterministic &&
         c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None)
       tune(plan, first, second, out.mutable_data_ptr(), scratch, stream);
-    const bool best = plan.tuned && !deterministic, ours = woven_wanted(Woven::always) && plan.ours();
+    const bool best = !ours && plan.tuned && !deterministic;
     plan.used = plan.used || best;
     multiply(plan, first, second, out.mutable_data_ptr(), scratch,
              ours   ? our_own()

@@ -11,12 +11,15 @@
 #include <fstream>
 #include <sstream>
 
+#include "kernels/cuda/woven.h"
+
 namespace siamese {
 namespace {
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
 
-constexpr const char* kMethod = "-2";  // of choosing: what was chosen by an earlier one is not taken from its file
+/// Of choosing: what was chosen by an earlier one, or among others, is not taken from its file.
+const char* method() { return kernels::woven_wanted(kernels::Woven::fastest) ? "-2-woven" : "-2"; }
 
 /// $SIAMESE_CACHE, or siamese in the user's cache folder; "" where there is neither.
 std::string folder() {
@@ -65,7 +68,7 @@ ProductCache::ProductCache(const std::string& device, size_t version)
   std::string name = device;
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
-  file_ = folder() + "/products-" + name + "-cublaslt" + std::to_string(version) + kMethod + ".txt";
+  file_ = folder() + "/products-" + name + "-cublaslt" + std::to_string(version) + method() + ".txt";
   algorithms_ = stored(file_, origin_);
 }
 
