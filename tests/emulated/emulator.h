@@ -6,7 +6,7 @@
 // between; other fences are not seen, nor is the order in which a GPU lets others see what a thread has written.
 #pragma once
 
-#include "fibers.h"
+#include "launch.h"
 
 #define threadIdx (emulator::state.current->thread)
 #define blockIdx (emulator::block().index)

@@ -15,19 +15,16 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
-#include "kernels/cuda/gemm_wide.h"
 #include "kernels/cuda/woven.h"
-#include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/fastest.h"
 #include "ops/cuda/product_cache.h"
+#include "ops/cuda/product_plan.h"
 #include "ops/cuda/products.h"
 #include "ops/gemm.h"
 
@@ -38,55 +35,7 @@ using at::Tensor;
 using kernels::Woven;
 using kernels::woven_wanted;
 
-constexpr size_t kWorkspace = size_t{64} << 20;
 constexpr int kCandidates = 24;
-
-void check(cublasStatus_t status, const char* what) {
-  TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "[gemm] cuBLASLt: ", what, " failed with status ", status);
-}
-
-using Algorithm = cublasLtMatmulAlgo_t;
-/// What stands for our own product among the library's algorithms.
-Algorithm our_own() {
-  Algorithm algo;
-  std::memset(&algo, 0xff, sizeof algo);
-  return algo;
-}
-bool is_our_own(const Algorithm& algo) {
-  const Algorithm own = our_own();
-  return std::memcmp(&algo, &own, sizeof algo) == 0;
-}
-
-/// One shape: descriptors and the chosen algorithm.
-struct Plan {
-  std::string key;
-  kernels::GemmWide shape{};  // without its pointers
-  bool biased = false;
-  cublasLtMatmulDesc_t desc = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-  Algorithm first{}, best{};         // the library's choice, and the fastest once tuned
-  bool tuned = false, used = false;  // best is known; it has run
-
-  /// Whether our own product serves.
-  bool ours() const {
-    return !biased && kernels::gemm_wide_serves(shape) &&
-           kernels::gemm_wide_scratch() <= static_cast<int64_t>(kWorkspace);
-  }
-};
-
-/// What products on a stream use beside their matrices.
-struct Scratch {
-  Tensor workspace, told;
-
-  Scratch() = default;
-  explicit Scratch(const Tensor& like)
-      : workspace(at::empty({static_cast<int64_t>(kWorkspace)}, like.options().dtype(at::kByte))),
-        told(at::zeros({1024}, like.options().dtype(at::kInt))) {}
-};
-
-std::string key_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb, bool bias) {
-  return c10::str("bf16 added in fp32 ", m, "x", n, "x", k, ta ? " T" : " N", tb ? "T" : "N", bias ? " bias" : "");
-}
 
 /// Of the current device, which the handle is for.
 class Products {
@@ -98,9 +47,9 @@ class Products {
     const int64_t m = ta ? a.size(1) : a.size(0), k = ta ? a.size(0) : a.size(1), n = tb ? b.size(0) : b.size(1);
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
     Tensor out = at::empty({m, n}, a.options());
-    Scratch& scratch = scratch_[stream];
-    if (!scratch.workspace.defined()) scratch = Scratch(a);
-    Plan& plan = plan_of(m, n, k, ta, tb, bias);
+    ProductScratch& scratch = scratch_[stream];
+    if (!scratch.workspace.defined()) scratch = ProductScratch(a);
+    ProductPlan& plan = plan_of(m, n, k, ta, tb, bias);
     const bool deterministic = at::globalContext().deterministicAlgorithms();
     // The library's first matrix is our second.
     const void *first = b.const_data_ptr(), *second = a.const_data_ptr();
@@ -142,8 +91,8 @@ class Products {
     return properties.name;
   }
 
-  void multiply(const Plan& plan, const void* a, const void* b, void* c, const Scratch& scratch, const Algorithm& with,
-                cudaStream_t stream) const {
+  void multiply(const ProductPlan& plan, const void* a, const void* b, void* c, const ProductScratch& scratch,
+                const Algorithm& with, cudaStream_t stream) const {
     if (is_our_own(with)) {
       kernels::GemmWide call = plan.shape;
       call.a = b, call.b = a, call.out = c;
@@ -153,14 +102,14 @@ class Products {
       return;
     }
     const float one = 1.f, zero = 0.f;
-    check(lt_.matmul(handle_, plan.desc, &one, a, plan.a, b, plan.b, &zero, c, plan.c, c, plan.c, &with,
-                     scratch.workspace.mutable_data_ptr(), kWorkspace, stream),
-          "the product");
+    check_lt(lt_.matmul(handle_, plan.desc, &one, a, plan.a, b, plan.b, &zero, c, plan.c, c, plan.c, &with,
+                        scratch.workspace.mutable_data_ptr(), kWorkspace, stream),
+             "the product");
   }
 
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Plan& plan, int most) const {
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const ProductPlan& plan, int most) const {
     cublasLtMatmulPreference_t preference = nullptr;
-    check(lt_.preference_create(&preference), "a preference");
+    check_lt(lt_.preference_create(&preference), "a preference");
     size_t bytes = kWorkspace;
     lt_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
     // Where a product is split, its parts are added in fp32, never in bf16.
@@ -171,40 +120,40 @@ class Products {
     const auto status =
         lt_.heuristic(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, preference, most, results.data(), &found);
     lt_.preference_destroy(preference);
-    check(status, "the choice of an algorithm");
+    check_lt(status, "the choice of an algorithm");
     TORCH_CHECK(found > 0, "[gemm] cuBLASLt has no algorithm for this product");
     results.resize(static_cast<size_t>(found));
     return results;
   }
 
   /// Its description has this bias, whose place may be another one every time.
-  Plan& plan_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb, const void* bias) {
+  ProductPlan& plan_of(int64_t m, int64_t n, int64_t k, bool ta, bool tb, const void* bias) {
     const std::string key = key_of(m, n, k, ta, tb, bias != nullptr);
-    auto set_bias = [&](const Plan& plan) {
+    auto set_bias = [&](const ProductPlan& plan) {
       if (bias != nullptr)
-        check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "a description");
+        check_lt(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "a description");
     };
     if (const auto known = plans_.find(key); known != plans_.end()) {
       set_bias(known->second);
       return known->second;
     }
-    Plan plan;  // kept only once it is whole
+    ProductPlan plan;  // kept only once it is whole
     plan.key = key;
     plan.shape.m = m, plan.shape.n = n, plan.shape.k = k, plan.shape.transpose_a = ta, plan.shape.transpose_b = tb;
     plan.biased = bias != nullptr;
-    check(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
+    check_lt(lt_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
     const cublasOperation_t first = tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
-    check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "a description");
+    check_lt(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "a description");
+    check_lt(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "a description");
     if (bias != nullptr) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;  // a number for each of the library's rows
-      check(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "a description");
+      check_lt(lt_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "a description");
       set_bias(plan);
     }
     // As stored, columns first: b is [k, n] (or [n, k]), so the library sees n × k (or k × n).
     auto layout = [&](cublasLtMatrixLayout_t* to, int64_t rows, int64_t columns) {
-      check(lt_.layout_create(to, CUDA_R_16BF, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
-            "a layout");
+      check_lt(lt_.layout_create(to, CUDA_R_16BF, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
+               "a layout");
     };
     tb ? layout(&plan.a, k, n) : layout(&plan.a, n, k);
     ta ? layout(&plan.b, m, k) : layout(&plan.b, k, m);
@@ -215,7 +164,7 @@ class Products {
   }
 
   /// Takes the algorithm that the cache has for the shape, if the library accepts it.
-  void recall(Plan& plan) const {
+  void recall(ProductPlan& plan) const {
     Algorithm known;
     cublasLtMatmulHeuristicResult_t needs;
     if (!cache_.find(plan.key, &known)) return;
@@ -231,7 +180,8 @@ class Products {
 
   /// (Running the best on until the clock settles under the power cap finds others, but was not faster in a training
   /// step.)
-  void tune(Plan& plan, const void* first, const void* second, void* out, const Scratch& scratch, cudaStream_t stream) {
+  void tune(ProductPlan& plan, const void* first, const void* second, void* out, const ProductScratch& scratch,
+            cudaStream_t stream) {
     plan.best = plan.first;
     plan.tuned = true;
     std::vector<Algorithm> able;
@@ -248,8 +198,8 @@ class Products {
   const CublasLt& lt_;
   const cublasLtHandle_t handle_;
   ProductCache cache_;
-  std::map<cudaStream_t, Scratch> scratch_;
-  std::unordered_map<std::string, Plan> plans_;
+  std::map<cudaStream_t, ProductScratch> scratch_;
+  std::unordered_map<std::string, ProductPlan> plans_;
 };
 
 std::mutex mutex;  // autograd's threads
