@@ -185,7 +185,7 @@ void check_shares(int tiles, int steps, int clusters, int shortest) {
       EXPECT_EQ(pieces[i].begin, done);
       EXPECT_GE(pieces[i].end - pieces[i].begin, shortest);
       if (i > 0) {
-        EXPECT_GT(pieces[i].part, pieces[i - 1].part);
+        EXPECT_EQ(pieces[i].part, pieces[i - 1].part + 1);
       }
       done = pieces[i].end;
     }

@@ -77,9 +77,8 @@ struct WovenSums {
   }
   /// Of a tile whose steps up to `work.end` are in c.
   __device__ __forceinline__ void take(float (&c)[128], const WovenWork& work) const {
-    const int tile_end = (work.tile - work.whole + 1) * s.depth_steps;
+    const int tile_end = (work.tile - work.whole + 1) * s.depth_steps;  // borders within a tile are all different
     for (int i = work.part + 1; work.border(i) < tile_end; ++i) {
-      if (work.border(i) == work.border(i + 1)) continue;  // has nothing
       const int block = 2 * (work.clusters - 1 - i) + static_cast<int>(blockIdx.x % 2);
       if (thread == 0) {
         int* told = s.told + 2 * block + mine;
