@@ -51,8 +51,7 @@ if(CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_STANDARD 17)  # what CMake 3.25 knows of nvcc 13
   file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/kernels/cuda/*.cu src/ops/cuda/*.cpp)
   # Hopper's matrix instructions exist in code for that GPU alone (90a), whatever else is built for.
-  file(GLOB HOPPER_SOURCES CONFIGURE_DEPENDS src/kernels/cuda/gemm_*.cu
-       src/kernels/cuda/attention_*.cu)
+  file(GLOB HOPPER_SOURCES CONFIGURE_DEPENDS src/kernels/cuda/gemm_*.cu src/kernels/cuda/attention_*.cu)
   list(REMOVE_ITEM CUDA_SOURCES ${HOPPER_SOURCES})
   add_library(siamese_hopper OBJECT ${HOPPER_SOURCES})
   set_target_properties(siamese_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real CUDA_RUNTIME_LIBRARY Shared)
