@@ -161,6 +161,7 @@ __device__ __forceinline__ void in_roles(const Feed& feed, const Compute& comput
   }
 }
 
+// In attention_launch.cu:
 /// A tensor as boxes of `box_rows` rows of one head.
 bool make_boxes(CUtensorMap* map, const AttentionTensor& t, int heads, const AttentionCuda& call, int box_rows);
 Shape shape_of(const AttentionCuda& call);

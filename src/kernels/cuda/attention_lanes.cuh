@@ -1,5 +1,5 @@
-// What a thread has of attention's tiles: rows and columns of the accumulators, operands in registers, and the angles by
-// which rotary positions turned its pairs.
+// What a thread has of attention's tiles: rows and columns of the accumulators, operands in registers, and the angles
+// by which rotary positions turned its pairs.
 #pragma once
 
 #include "kernels/cuda/attention_hopper.cuh"
@@ -110,7 +110,5 @@ struct OrderedAngles {
     for (int i = 0; i < 8; ++i) angles[i] = of(lane, row, i);
   }
 };
-
-// In attention_launch.cu:
 
 }  // namespace siamese::kernels::attention

@@ -34,6 +34,7 @@ struct WovenForward : WovenEpilogue {
                                 uint32_t rank) {
     hopper::load_box_to_all(b, to + rank * (kBytesB / 2), full, k, static_cast<int>(rank) * s.half + n * kHalf, 3);
   }
+
   static __device__ __forceinline__ void finish(int part, const uint32_t (&held)[kWovenHeld], const Ahead&,
                                                 const PingpongTile& tile, const Maps& maps, const Memory& memory,
                                                 int mine) {

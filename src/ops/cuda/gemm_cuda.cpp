@@ -72,7 +72,7 @@ class Products {
   std::string chosen() const {
     ProductList list = cache_.preferred();  // a shape of the run that did not come up again yet is not forgotten
     for (const auto& [key, plan] : plans_)
-      if (plan.used) list[plan.key] = bytes_of(plan.best);
+      if (plan.used) list[key] = bytes_of(plan.best);
     return list.empty() ? "" : to_text(list, cache_.origin());
   }
 
